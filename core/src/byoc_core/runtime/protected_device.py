@@ -8,16 +8,11 @@ buffer, and a buffer freed during work are failures. Needs a POSIX system.
 
 from __future__ import annotations
 
-import ctypes
-import mmap
-import queue
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from random import Random
-from typing import Any
 
 import numpy as np
 
@@ -26,14 +21,13 @@ from byoc_core.errors import ExecutionError
 from byoc_core.runtime.devices import Device, DeviceTensor, label_of
 from byoc_core.runtime.memory import MemoryDomain, Pool
 from byoc_core.runtime.module import NDArray
+from byoc_core.runtime.protected_pages import POISON, ProtectedBuffer
+from byoc_core.runtime.protected_streams import DeviceEvent, DeviceStream
 
 __all__ = ["DeviceCounts", "DeviceEvent", "DeviceStream", "ProtectedDevice"]
 
-_NONE, _READ_WRITE = 0, mmap.PROT_READ | mmap.PROT_WRITE
 _EXTENSION = 12
 """``kDLExtDev``, DLPack's type of devices without a type of their own."""
-_POISON = 0xFF
-"""The bytes of undefined memory: NaN as a float of any width, -1 as an integer."""
 
 
 @dataclass
@@ -52,164 +46,11 @@ class DeviceCounts:
     live_streams: int = 0
 
 
-class _Buffer:
-    """Pages of memory, accessible while opened at least once."""
-
-    def __init__(self, nbytes: int, *, is_protected: bool, pool: Pool | None = None) -> None:
-        self.nbytes = nbytes
-        self.pool = pool
-        self._is_protected = is_protected
-        self.length = -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
-        self.num_open = 0
-        self.num_owners = 1
-        self.is_freed = False
-        # Mapped by the C library: a map of Python would keep views of the memory alive.
-        address = _libc().mmap(None, self.length, _READ_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
-        if address in (None, ctypes.c_void_p(-1).value):
-            raise MemoryError(f"{nbytes} bytes cannot be mapped")
-        self.address: int = address
-        ctypes.memset(self.address, _POISON, self.length)
-        self.protect(_NONE)
-
-    def protect(self, access: int) -> None:
-        """Set the access of the process to the pages."""
-        if self._is_protected and _libc().mprotect(self.address, self.length, access):
-            raise OSError(ctypes.get_errno(), "mprotect failed")
-
-    def close(self) -> None:
-        """Protect the pages after the last use, or unmap the pages of a freed buffer."""
-        if self.is_freed:
-            self.unmap()
-        else:
-            self.protect(_NONE)
-
-    def unmap(self) -> None:
-        """Return the pages to the system: a later access ends the process."""
-        _libc().munmap(self.address, self.length)
-
-    def array(self, tensor: DeviceTensor) -> NDArray:
-        """Return a tensor in the buffer as an array; the buffer is open."""
-        content = (ctypes.c_uint8 * self.nbytes).from_address(self.address)
-        return np.ndarray(tensor.shape, to_numpy(tensor.dtype), memoryview(content), tensor.offset)
-
-    @property
-    def is_writable(self) -> bool:
-        """Whether functions of the device may write the buffer."""
-        return self.pool is None or self.pool.is_writable
-
-
 class _Adoption:
     """A further buffer over the pages of a buffer."""
 
-    def __init__(self, buffer: _Buffer) -> None:
+    def __init__(self, buffer: ProtectedBuffer) -> None:
         self.buffer = buffer
-
-
-class DeviceEvent:
-    """The end of a stream's work at a point.
-
-    Attributes:
-        failure: the first failure of the work, known after the event.
-    """
-
-    def __init__(self, run_until: Callable[[], None]) -> None:
-        self.failure: Exception | None = None
-        self._is_done = threading.Event()
-        self._run_until = run_until
-
-    def finish(self, failure: Exception | None) -> None:
-        """Set the event."""
-        self.failure = failure
-        self._is_done.set()
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the event is set."""
-        return self._is_done.is_set()
-
-    def wait(self) -> None:
-        """Wait for the event; work running only when awaited runs now."""
-        if not self._is_done.is_set():
-            self._run_until()
-        self._is_done.wait()
-
-
-class DeviceStream:
-    """A stream: tasks in order, run by a thread of the stream, or by the waiting thread.
-
-    Args:
-        device: the device.
-        seed: the seed of the delays.
-        is_lazy: whether tasks run only when an event is awaited or the stream is closed, in the waiting thread.
-    """
-
-    def __init__(self, device: ProtectedDevice, seed: int, *, is_lazy: bool) -> None:
-        self.device = device
-        self._random = Random(seed)  # noqa: S311 - for delays
-        self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._failure: Exception | None = None
-        self._thread: threading.Thread | None = None
-        if not is_lazy:
-            self._thread = threading.Thread(target=self._run_all, name="byoc-protected-device", daemon=True)
-            self._thread.start()
-
-    def launch(self, function: Callable[..., object], tensors: Sequence[DeviceTensor]) -> None:
-        """Enqueue a call of a function on the tensors as arrays: ``function(*arrays)``."""
-        self.device.check(tensors)
-        self.device.count(launches=1)
-
-        def run() -> None:
-            with self.device.opened(tensors) as arrays:
-                for tensor, array in zip(tensors, arrays, strict=True):
-                    array.flags.writeable = self.device.is_writable(tensor)
-                function(*arrays)
-
-        self.enqueue(run)
-
-    def enqueue(self, task: Callable[[], object]) -> None:
-        """Enqueue a task, left out after a failure of an earlier task."""
-
-        def run() -> None:
-            if self._failure is None:
-                try:
-                    if self.device.max_delay:
-                        time.sleep(self._random.random() * self.device.max_delay)
-                    task()
-                except Exception as error:  # noqa: BLE001 - any failure of the work is raised by the wait
-                    self._failure = error
-
-        self._tasks.put(run)
-
-    def record(self) -> DeviceEvent:
-        """Return an event set after all tasks so far."""
-        event: DeviceEvent
-
-        def run_until() -> None:
-            while self._thread is None and not event.is_done:
-                self._run_next()
-
-        event = DeviceEvent(run_until)
-        self._tasks.put(lambda: event.finish(self._failure))
-        return event
-
-    def close(self) -> None:
-        """Wait for all tasks, and end the thread."""
-        self._tasks.put(None)
-        if self._thread is None:
-            self._run_all()
-        elif threading.current_thread() is not self._thread:  # a finaliser may run in any thread
-            self._thread.join()
-
-    def _run_all(self) -> None:
-        while self._run_next():
-            pass
-
-    def _run_next(self) -> bool:
-        """Run the next task; return ``False`` for the end of the stream."""
-        task = self._tasks.get()
-        if task is not None:
-            task()
-        return task is not None
 
 
 class ProtectedDevice(Device):
@@ -262,7 +103,7 @@ class ProtectedDevice(Device):
         self.failing_allocation: int | None = None
         self.counts = DeviceCounts()
         self._random = Random(seed)  # noqa: S311 - for delays
-        self._by_address: dict[int, _Buffer] = {}
+        self._by_address: dict[int, ProtectedBuffer] = {}
         self._lock = threading.RLock()  # a finaliser may free a buffer inside any call
 
     @property
@@ -305,7 +146,7 @@ class ProtectedDevice(Device):
             if number == self.failing_allocation or is_full:
                 memory = "memory" if pool is None else f"memory in pool `{pool.name}`"
                 raise MemoryError(f"device `{self._domain.name}:{self._index}` is out of {memory}")
-            buffer = _Buffer(nbytes, is_protected=not self._domain.host_accessible, pool=pool)
+            buffer = ProtectedBuffer(nbytes, is_protected=not self._domain.host_accessible, pool=pool)
             if pool is not None:
                 self.pool_bytes[pool.name] += nbytes
                 self.peak_pool_bytes[pool.name] = max(self.peak_pool_bytes[pool.name], self.pool_bytes[pool.name])
@@ -320,13 +161,11 @@ class ProtectedDevice(Device):
             found.num_owners -= 1
             if found.num_owners > 0:
                 return
-            found.is_freed = True
             del self._by_address[found.address]
             self.count(live_buffers=-1, live_bytes=-found.nbytes)
             if found.pool is not None:
                 self.pool_bytes[found.pool.name] -= found.nbytes
-            if not found.num_open:
-                found.unmap()
+            found.free()
 
     def new_stream(self) -> object:
         """Return a stream with a thread of its own."""
@@ -360,7 +199,7 @@ class ProtectedDevice(Device):
         if not target.flags.writeable:
             raise ValueError("the target of a copy from the device is read-only")
         self.count(copies_out=1)
-        target.reshape(-1).view(np.uint8)[...] = 1 if target.dtype == bool else _POISON
+        target.reshape(-1).view(np.uint8)[...] = 1 if target.dtype == bool else POISON
 
         def copy() -> None:
             with self.opened([source]) as (array,):
@@ -468,16 +307,12 @@ class ProtectedDevice(Device):
         with self._lock:
             if buffer.is_freed:
                 raise RuntimeError("the device works on a freed buffer")
-            if not buffer.num_open:
-                buffer.protect(_READ_WRITE)
-            buffer.num_open += 1
+            buffer.open()
         try:
             yield buffer.array(tensor)
         finally:
             with self._lock:
-                buffer.num_open -= 1
-                if not buffer.num_open:
-                    buffer.close()
+                buffer.close()
 
     def check(self, tensors: Sequence[DeviceTensor]) -> None:
         """Check the places of tensors.
@@ -502,10 +337,10 @@ class ProtectedDevice(Device):
         if array.shape != tensor.shape or array.dtype != to_numpy(tensor.dtype):
             raise TypeError(f"array {array.dtype}{list(array.shape)} is no {tensor.dtype}{list(tensor.shape)}")
 
-    def _buffer(self, buffer: object) -> _Buffer:
+    def _buffer(self, buffer: object) -> ProtectedBuffer:
         if isinstance(buffer, _Adoption):
             buffer = buffer.buffer
-        if not isinstance(buffer, _Buffer):
+        if not isinstance(buffer, ProtectedBuffer):
             raise TypeError(f"no buffer of this device: {buffer!r}")
         return buffer
 
@@ -513,12 +348,3 @@ class ProtectedDevice(Device):
         if not isinstance(stream, DeviceStream) or stream.device is not self:
             raise TypeError(f"no stream of this device: {stream!r}")
         return stream
-
-
-def _libc() -> Any:
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.mmap.restype = ctypes.c_void_p
-    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *(ctypes.c_int,) * 3, ctypes.c_long]
-    libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-    return libc
