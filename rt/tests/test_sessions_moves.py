@@ -19,6 +19,7 @@ from byoc_core.native.toolchain import Toolchain
 from byoc_core.vm import Builtin, Instruction, Program, Ret
 from byoc_core.vm.program import StateSlot
 from byoc_core.vm.state import State
+from byoc_core.vm.state_values import StateValues
 
 from rt.tests.test_sessions import load_saved
 from rt.tests.written_programs import builtin, function_of, spec
@@ -98,11 +99,11 @@ def test_a_given_array_comes_back_as_itself(tmp_path: Path) -> None:
     state: Any = machine.new_state()
     machine.run("main", {"x": vector(1)}, state=state)
     assert np.array_equal(state["old"], vector(1))
-    first = state._buffers[0]
+    first = state._values.buffers[0]
     machine.run("main", {"x": vector(7)}, state=state)
-    assert (state._is_native, state._buffers) == (True, None)
+    assert (state._is_native, state._values.buffers) == (True, None)
     assert np.array_equal(state["old"], vector(7))
-    assert state._buffers[0] is first
+    assert state._values.buffers[0] is first
     # values given without being taken first: an interrupt may lie in between
     native, given = state._native, vector(9)
     native.give((first,), (0,))
@@ -218,7 +219,7 @@ def test_an_interrupt_amid_the_return_of_values_spoils_the_state(tmp_path: Path)
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(State, "_own_sizes", interrupt)
+        patch.setattr(StateValues, "_own_sizes", interrupt)
         with pytest.raises(KeyboardInterrupt):
             state["old"]
     assert_spoiled_until_reset(machine)

@@ -20,7 +20,7 @@ from byoc_core.vm.state_laws import overwritten_states
 
 if TYPE_CHECKING:
     from byoc_core._native import NativeState
-    from byoc_core.vm.state import StateInfo
+    from byoc_core.vm.state_values import StateInfo
 
 __all__ = ["NativeStates", "find_costly_state", "find_unknown_size"]
 

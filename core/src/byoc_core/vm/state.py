@@ -1,69 +1,26 @@
-"""State kept from call to call: the buffers of a function's states, for a single sequence of calls."""
+"""State kept from call to call: the values of a function's states, for a single sequence of calls."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
-from byoc_core.dims import Dim, evaluate, shape_symbols
-from byoc_core.dtypes import to_numpy
-from byoc_core.errors import CallError, OptionsError, near_names
-from byoc_core.runtime.arguments import bind_symbols, concrete_shape
-from byoc_core.runtime.devices import Device, label_of
-from byoc_core.runtime.module import NDArray, TensorSpec
+from byoc_core.errors import CallError, near_names
+from byoc_core.runtime.devices import label_of
+from byoc_core.runtime.module import NDArray
 from byoc_core.runtime.threads import ForkLock
-from byoc_core.vm.state_buffers import StateBuffer, assign, first_rows, new_buffer, on_host
+from byoc_core.vm.state_buffers import on_host
+from byoc_core.vm.state_values import MAX_LENGTH, StateInfo, StateValues
 
 if TYPE_CHECKING:
     from byoc_core._native import NativeState
     from byoc_core.vm.native_states import NativeStates
-    from byoc_core.vm.program import StateSlot
 
 __all__ = ["MAX_LENGTH", "State", "StateInfo"]
-
-MAX_LENGTH = 2**31 - 1
-"""The maximum limit of a moving length, in rows, and the default."""
-
-_FIRST_ROWS = 16
-
-
-@dataclass(frozen=True, slots=True)
-class StateInfo:
-    """A state of a function.
-
-    Attributes:
-        slot: the param and the result of the function.
-        before: name, dtype and shape of the param: the value before a call.
-        after: name, dtype and shape of the result: the value after a call.
-        initial: the value before the first call; ``None`` for zeros, or for no rows of a moving length.
-        device: the device with the buffer; ``None`` for the host's memory.
-    """
-
-    slot: StateSlot
-    before: TensorSpec
-    after: TensorSpec
-    initial: NDArray | None = None
-    device: Device | None = None
-
-    @property
-    def name(self) -> str:
-        """The name of the param."""
-        return self.before.name
-
-    @property
-    def length_symbol(self) -> str | None:
-        """The symbol of a moving length; ``None`` for a fixed shape."""
-        return None if self.slot.axis is None else str(self.before.shape[self.slot.axis])
-
-    @property
-    def length_after(self) -> Dim:
-        """The rows after a call of a moving length; 0 for a fixed shape."""
-        return 0 if self.slot.axis is None else self.after.shape[self.slot.axis]
 
 
 class State:
@@ -94,27 +51,8 @@ class State:
     def __init__(
         self, function: str, infos: Sequence[StateInfo], *, capacity: int = 0, limit: int = MAX_LENGTH
     ) -> None:
-        for name, rows, least in (("capacity", capacity, 0), ("limit", limit, 1)):
-            if type(rows) is not int or rows < least:
-                raise OptionsError(
-                    name, "is no number of rows", got=repr(rows), expected=f"an integer, {least} or more"
-                )
-        if limit > MAX_LENGTH:
-            raise OptionsError("limit", "is over the maximum", got=limit, expected=f"at most {MAX_LENGTH}")
-        if capacity > limit:
-            raise OptionsError("capacity", "is over the limit", got=capacity, expected=f"at most {limit}")
-        self._moved_nbytes = 0
         self._where = f"state of function `{function}`"
-        self._infos = tuple(infos)
-        # Computed once, because every call asks: symbols of moving lengths, and the lengths after a call.
-        self._symbols = tuple(info.length_symbol for info in infos)
-        self._grown = {symbol: info.length_after for info, symbol in zip(infos, self._symbols, strict=True) if symbol}
-        self._capacity = capacity
-        self._limit = limit
-        self._buffers: list[StateBuffer] | None = None
-        self._unused_buffers: list[StateBuffer] | None = None  # for the first call after a restart
-        self._sizes: dict[str, int] = {}
-        self._lengths = [0] * len(self._infos)
+        self._values = StateValues(self._where, infos, capacity=capacity, limit=limit)
         self._is_spoiled = False
         self._guard = ForkLock()
         self._holder: int | None = None  # the process in a call; a forked child is in no call of its parent
@@ -126,27 +64,27 @@ class State:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the states, in order."""
-        return tuple(info.name for info in self._infos)
+        return tuple(info.name for info in self._values.infos)
 
     @property
     def length(self) -> int:
         """The rows of the moving lengths: of the longest, if several."""
         if self._is_native and self._native is not None:
             return self._native.size()[0]
-        return max((length for info, length in self._moving()), default=0)
+        return self._values.length
 
     @property
     def nbytes(self) -> int:
         """The bytes of all buffers, unused rows included; 0 before the first call."""
         if self._is_native and self._native is not None:
             return self._native.size()[1]
-        return sum(buffer.nbytes for buffer in self._buffers or ())
+        return self._values.nbytes
 
     @property
     def moved_nbytes(self) -> int:
         """The bytes copied to larger buffers so far."""
-        is_elsewhere = self._is_native and self._native is not None
-        return self._moved_nbytes + (self._native.size()[2] if is_elsewhere and self._native else 0)
+        moved_natively = self._native.size()[2] if self._is_native and self._native is not None else 0
+        return self._values.moved_nbytes + moved_natively
 
     def __getitem__(self, name: str) -> NDArray:
         """Return a copy of the value of a state.
@@ -163,9 +101,9 @@ class State:
             )
         with self._hold():
             self._check_usable()
-            if self._buffers is None:
+            if self._values.buffers is None:
                 raise CallError(self._where, f"has no value of `{name}` before the first call")
-            return on_host(self._values(self._buffers)[self.names.index(name)])
+            return on_host(self._values.views()[self.names.index(name)])
 
     def reset(self) -> None:
         """Return to the values before the first call; the next call decides the sizes anew.
@@ -174,8 +112,7 @@ class State:
             CallError: a call is running.
         """
         with self._hold():
-            self._buffers, self._unused_buffers, self._sizes = None, None, {}
-            self._lengths = [0] * len(self._infos)
+            self._values.clear()
             self._is_spoiled = False
 
     def fork(self) -> State:
@@ -188,13 +125,9 @@ class State:
         with self._hold():
             self._check_usable()
             twin.__dict__.update(self.__dict__)
-            twin._guard, twin._holder, twin._moved_nbytes = ForkLock(), None, 0
+            twin._guard, twin._holder = ForkLock(), None
             twin._native, twin._native_owner = None, None
-            twin._lengths, twin._unused_buffers = [*self._lengths], None
-            if self._buffers is not None:
-                twin._buffers = [self._like(index, buffer) for index, buffer in enumerate(self._buffers)]
-                for source, target in zip(self._values(self._buffers), twin._values(twin._buffers), strict=True):
-                    assign(target, source)
+            twin._values = self._values.copy()
         return twin
 
     def __reduce__(self) -> NoReturn:
@@ -211,11 +144,9 @@ class State:
 
         with self._hold():
             self._check_usable()
-            if self._buffers is None:
+            if self._values.buffers is None:
                 raise CallError(self._where, "has no values to save before the first call")
-            values = [
-                value if isinstance(value, np.ndarray) else value.numpy() for value in self._values(self._buffers)
-            ]
+            values = [value if isinstance(value, np.ndarray) else value.numpy() for value in self._values.views()]
             save_arrays(path, dict(zip(self.names, values, strict=True)))
 
     def load(self, path: str | os.PathLike[str]) -> None:
@@ -233,16 +164,7 @@ class State:
             where = f"{self._where}, file `{os.fspath(path)}`"
             if sorted(arrays) != sorted(self.names):
                 raise CallError(where, "has other states", got=", ".join(arrays), expected=", ".join(self.names))
-            values = [arrays[name] for name in self.names]
-            sizes = self._check_values(where, values)
-            lengths = [
-                0 if info.slot.axis is None else value.shape[info.slot.axis]
-                for info, value in zip(self._infos, values, strict=True)
-            ]
-            buffers = [self._new_buffer(info, value.shape) for info, value in zip(self._infos, values, strict=True)]
-            for value, target in zip(values, self._values(buffers, lengths), strict=True):
-                assign(target, value)
-            self._lengths, self._sizes, self._buffers = lengths, self._own_sizes(sizes), buffers
+            self._values.replace(where, [arrays[name] for name in self.names])
             self._is_spoiled = False
 
     # -- for measurements --------------------------------------------------------------------------------------
@@ -256,56 +178,12 @@ class State:
             CallError: the other state is of another function, a call is running on either state, or an earlier call of
                 the other has failed.
         """
-        self._check_function(source._infos)
+        self._check_function(source._values.infos)
         with self._hold(), source._hold():
             source._check_usable()
-            present = self._buffers or self._unused_buffers
-            if source._buffers is None:
-                self._buffers, self._unused_buffers, self._sizes = None, present, {}
-            else:
-                buffers = [
-                    self._like(index, value) if own is None else own
-                    for index, value in enumerate(source._buffers)
-                    for own in [self._fitting(present, index, value.shape)]
-                ]
-                values = source._values(source._buffers)
-                self._is_spoiled = True  # until the last copy has ended
-                for value, own in zip(values, self._values(buffers, source._lengths), strict=True):
-                    assign(own, value)
-                self._buffers, self._unused_buffers, self._sizes = buffers, None, dict(source._sizes)
-            self._lengths, self._is_spoiled = [*source._lengths], False
-
-    # -- for the machine ---------------------------------------------------------------------------------------
-
-    @contextmanager
-    def calling(self, infos: Sequence[StateInfo]) -> Iterator[None]:
-        """Hold the state during a call of a function with these states.
-
-        A first call that fails before the function starts decides no sizes.
-
-        Raises:
-            CallError: another call is running, an earlier call has failed, or the state is of another function, or of
-                a machine with other devices.
-        """
-        self._check_function(infos)
-        for own, other in zip(self._infos, infos, strict=True):
-            if own.device is not other.device:
-                raise CallError(
-                    f"{self._where}, `{own.name}`",
-                    "lies on another device than the machine's",
-                    got=label_of(own.device) if own.device else "the host's memory",
-                    expected=label_of(other.device) if other.device else "the host's memory",
-                    hint="save() the values, and load() them into a state of the machine.",
-                )
-        with self._hold():
-            self._check_usable()
-            is_first = self._buffers is None
-            try:
-                yield
-            except BaseException:
-                if is_first and not self._is_spoiled:
-                    self._buffers, self._sizes = None, {}
-                raise
+            self._is_spoiled = True  # until the last copy has ended
+            self._values.restart(source._values)
+            self._is_spoiled = False
 
     def known_sizes(self) -> dict[str, int]:
         """Return the sizes known before the inputs of a call: moving lengths, and sizes decided by the first call.
@@ -316,67 +194,39 @@ class State:
         if self._is_native:
             with self._hold():
                 pass  # the values are back
-        lengths = {symbol: n for symbol, n in zip(self._symbols, self._lengths, strict=True) if symbol is not None}
-        return {**self._sizes, **lengths}
+        return self._values.sizes
 
-    @property
-    def has_buffers(self) -> bool:
-        """Whether a call has allocated the buffers."""
-        return self._buffers is not None
+    # -- for the machine ---------------------------------------------------------------------------------------
 
-    def allocate(self, sizes: dict[str, int]) -> None:
-        """Allocate the buffers for known sizes, with the values before the first call.
+    @contextmanager
+    def calling(self, infos: Sequence[StateInfo]) -> Iterator[StateValues]:
+        """Hold the state during a call of a function with these states; yields the values.
 
-        Raises:
-            CallError: a size is unknown or negative, or the buffers do not fit into memory.
-        """
-        buffers = []
-        for index, info in enumerate(self._infos):
-            shape = concrete_shape(info.before, sizes, f"{self._where}, `{info.name}`")
-            unused = self._fitting(self._unused_buffers, index, shape)
-            buffers.append(self._new_buffer(info, shape) if unused is None else unused)
-        self._set_fixed_values(buffers)
-        self._buffers, self._unused_buffers = buffers, None
-        self._sizes = self._own_sizes(sizes)
-
-    def read(self) -> list[StateBuffer]:
-        """Return the values before a call, in the buffers."""
-        assert self._buffers is not None
-        return self._values(self._buffers)
-
-    def next_lengths(self, sizes: Mapping[str, int]) -> list[int]:
-        """Return the moving lengths after a call of these sizes; 0 for fixed shapes."""
-        grown = {symbol: evaluate(length, sizes) for symbol, length in self._grown.items()}
-        return [0 if symbol is None else grown[symbol] for symbol in self._symbols]
-
-    def reserve(self, lengths: Sequence[int]) -> None:
-        """Make room for moving lengths; the old values stay, perhaps in larger buffers.
+        A first call that fails before the function starts decides no sizes.
 
         Raises:
-            CallError: a length goes over the limit, or the buffers do not fit into memory.
+            CallError: another call is running, an earlier call has failed, or the state is of another function, or of
+                a machine with other devices.
         """
-        assert self._buffers is not None
-        for index, (info, length) in enumerate(zip(self._infos, lengths, strict=True)):
-            axis, buffer = info.slot.axis, self._buffers[index]
-            if axis is None or length <= buffer.shape[axis]:
-                continue
-            larger = self._new_buffer(
-                info, (*buffer.shape[:axis], length, *buffer.shape[axis + 1 :]), buffer.shape[axis]
-            )
-            used = self._lengths[index]
-            source, target = (first_rows(each, axis, used) for each in (buffer, larger))
-            assign(target, source)
-            self._moved_nbytes += source.nbytes
-            self._buffers[index] = larger
-
-    def write(self, lengths: Sequence[int]) -> list[StateBuffer]:
-        """Return the places of the values after the call, in the buffers."""
-        assert self._buffers is not None
-        return self._values(self._buffers, lengths)
-
-    def finish(self, lengths: Sequence[int]) -> None:
-        """Take over the moving lengths after a successful call."""
-        self._lengths = [*lengths]
+        self._check_function(infos)
+        for own, other in zip(self._values.infos, infos, strict=True):
+            if own.device is not other.device:
+                raise CallError(
+                    f"{self._where}, `{own.name}`",
+                    "lies on another device than the machine's",
+                    got=label_of(own.device) if own.device else "the host's memory",
+                    expected=label_of(other.device) if other.device else "the host's memory",
+                    hint="save() the values, and load() them into a state of the machine.",
+                )
+        with self._hold():
+            self._check_usable()
+            is_first = self._values.buffers is None
+            try:
+                yield self._values
+            except BaseException:
+                if is_first and not self._is_spoiled:
+                    self._values.clear()
+                raise
 
     def move_to(self, owner: NativeStates) -> NativeState:
         """Return the values in buffers of a native machine; moved there if needed.
@@ -388,9 +238,10 @@ class State:
         """
         native = self._native
         if native is None or not self._is_native or self._native_owner is not owner:
-            with self.calling(owner.infos):
+            with self.calling(owner.infos) as values:
                 native = self._give_to(owner)
-                self._is_native, self._buffers, self._unused_buffers = True, None, None
+                self._is_native = True
+                values.clear()
         return native
 
     def spoil(self) -> None:
@@ -399,79 +250,10 @@ class State:
 
     # -- inside ------------------------------------------------------------------------------------------------
 
-    def _moving(self) -> Iterator[tuple[StateInfo, int]]:
-        for info, length in zip(self._infos, self._lengths, strict=True):
-            if info.slot.axis is not None:
-                yield info, length
-
     def _check_function(self, infos: Sequence[StateInfo]) -> None:
         """Check for states of the same function."""
-        if [(i.slot, i.before, i.after) for i in infos] != [(i.slot, i.before, i.after) for i in self._infos]:
+        if [(i.slot, i.before, i.after) for i in infos] != [(i.slot, i.before, i.after) for i in self._values.infos]:
             raise CallError(self._where, "is the state of another function")
-
-    def _fitting(self, buffers: Sequence[StateBuffer] | None, index: int, shape: Sequence[int]) -> StateBuffer | None:
-        """Return the buffer of a state with the sizes of a shape, and perhaps room for more rows; ``None`` if none."""
-        if buffers is None:
-            return None
-        axis, buffer = self._infos[index].slot.axis, buffers[index]
-        pairs = enumerate(zip(buffer.shape, shape, strict=True))
-        fits = all(size == needed_size or (i == axis and size > needed_size) for i, (size, needed_size) in pairs)
-        return buffer if fits else None
-
-    def _set_fixed_values(self, buffers: Sequence[StateBuffer]) -> None:
-        """Set the values without a moving length to the values before the first call."""
-        for info, buffer in zip(self._infos, buffers, strict=True):
-            if info.slot.axis is None:
-                assign(buffer, np.zeros((), buffer.dtype) if info.initial is None else info.initial)
-
-    def _own_sizes(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        """Return the sizes of the states, without moving lengths."""
-        names = shape_symbols(dim for info in self._infos for dim in info.before.shape)
-        return {name: sizes[name] for name in names if name in sizes and name not in self._symbols}
-
-    def _like(self, index: int, value: StateBuffer) -> StateBuffer:
-        """Return a buffer of a state in the shape of a value."""
-        info = self._infos[index]
-        return new_buffer(info.device, info.before.dtype, value.shape, f"{self._where}, `{info.name}`")
-
-    def _values(self, buffers: Sequence[StateBuffer], lengths: Sequence[int] | None = None) -> list[StateBuffer]:
-        """Return the values in buffers, by default of the present lengths."""
-        return [
-            buffer if info.slot.axis is None else first_rows(buffer, info.slot.axis, length)
-            for info, buffer, length in zip(self._infos, buffers, lengths or self._lengths, strict=True)
-        ]
-
-    def _new_buffer(self, info: StateInfo, shape: Sequence[int], present_rows: int = 0) -> StateBuffer:
-        """Return a buffer with room for a value of this shape, and for more rows of a moving length."""
-        axis, shape = info.slot.axis, list(shape)
-        if axis is not None:
-            if shape[axis] > self._limit:
-                raise CallError(
-                    f"{self._where}, `{info.name}`",
-                    "goes over the limit of rows",
-                    got=shape[axis],
-                    expected=f"at most {self._limit}",
-                    hint="Make the state with a larger limit: new_state(limit=...).",
-                )
-            shape[axis] = min(self._limit, max(shape[axis], self._capacity, 2 * present_rows, _FIRST_ROWS))
-        where = f"{self._where}, `{info.name}`"
-        try:
-            return new_buffer(info.device, info.before.dtype, shape, where)
-        except (MemoryError, ValueError, OverflowError) as error:
-            raise CallError(where, "does not fit into memory", got=shape) from error
-
-    def _check_values(self, where: str, values: Sequence[NDArray]) -> dict[str, int]:
-        """Check the types of values, and return the sizes of their symbols."""
-        specs = [info.before for info in self._infos]
-        for spec, value in zip(specs, values, strict=True):
-            if value.dtype != to_numpy(spec.dtype) or value.ndim != len(spec.shape):
-                raise CallError(
-                    f"{where}, `{spec.name}`",
-                    "has another type",
-                    got=f"{value.dtype}{list(value.shape)}",
-                    expected=f"{spec.dtype}[{', '.join(map(str, spec.shape))}]",
-                )
-        return bind_symbols(specs, values, [f"{where}, `{spec.name}`" for spec in specs])
 
     def _check_usable(self) -> None:
         if self._is_spoiled:
@@ -504,13 +286,14 @@ class State:
         Raises:
             CallError: another call looks at the native values at this moment, or the values do not fit into memory.
         """
+        values = self._values
         try:
             if self._native is None or self._native_owner is not owner:
-                self._native, self._native_owner = owner.new_state(self._capacity, self._limit), owner
+                self._native, self._native_owner = owner.new_state(values.capacity, values.limit), owner
         except (MemoryError, RuntimeError) as error:
             raise self._no_memory() from error
         try:
-            self._native.give(None if self._buffers is None else tuple(self._buffers), tuple(self._lengths))
+            self._native.give(None if values.buffers is None else tuple(values.buffers), tuple(values.lengths))
         except MemoryError as error:
             raise self._no_memory() from error
         except RuntimeError as error:
@@ -532,12 +315,10 @@ class State:
         # spoiled.
         self._is_spoiled |= is_spoiled
         if buffers is None:
-            self._buffers, self._lengths, self._sizes = None, [0] * len(self._infos), {}
+            self._values.clear()
         else:
-            self._buffers, self._lengths = [*buffers], [*lengths]
-            values = [value for value in self._values(self._buffers) if isinstance(value, np.ndarray)]
-            self._sizes = self._own_sizes(self._check_values(self._where, values))
-        self._moved_nbytes += moved_nbytes
+            self._values.take(buffers, lengths)
+        self._values.moved_nbytes += moved_nbytes
         self._is_native = False
 
     def _no_memory(self) -> CallError:

@@ -19,8 +19,9 @@ from byoc_core.vm.linked_function import LinkedFunction
 from byoc_core.vm.machine_choice import MachineChoice
 from byoc_core.vm.native_states import NativeStates
 from byoc_core.vm.program import HOST
-from byoc_core.vm.state import MAX_LENGTH, State, StateInfo
+from byoc_core.vm.state import State
 from byoc_core.vm.state_buffers import StateBuffer
+from byoc_core.vm.state_values import MAX_LENGTH, StateInfo, StateValues
 from byoc_core.vm.vm_callable import VMCallable, check_names, other_shape
 
 __all__ = ["StatefulCallable", "bind_linear", "stateful_callables"]
@@ -126,15 +127,15 @@ class StatefulCallable(VMCallable):
         check_names(where, "output", out or {}, self.results, complete=False)
         owner = self._state if state is None else state
         self._check_fixed_sizes(where)
-        with owner.calling(self._infos):
-            known_sizes = owner.known_sizes()
+        with owner.calling(self._infos) as state_values:
+            known_sizes = state_values.sizes
         arguments = fix_arguments(where, self.params, self.results, inputs, out or {}, self._new_results, known_sizes)
         buffers = dict(zip(self._output_places, arguments.outputs, strict=True))
 
         def run() -> None:
             arguments.refresh()
-            with owner.calling(self._infos):
-                present_sizes = owner.known_sizes()
+            with owner.calling(self._infos) as state_values:
+                present_sizes = state_values.sizes
                 sizes = {**arguments.sizes, **present_sizes}
                 for name in present_sizes.keys() - self._lengths:
                     if sizes[name] != arguments.sizes[name]:
@@ -142,6 +143,7 @@ class StatefulCallable(VMCallable):
                         raise CallError(where, problem, got=arguments.sizes[name], expected=sizes[name])
                 self._advance(
                     owner,
+                    state_values,
                     arguments.inputs,
                     sizes,
                     lambda values, states: self._run_linked(
@@ -240,8 +242,8 @@ class StatefulCallable(VMCallable):
         locations = [all_locations[index] for index in self._output_places]
         is_early = [self._linked.early_results[index] for index in self._output_places]
         try:
-            with state.calling(self._infos):
-                arrays, sizes = self._accept(values, state.known_sizes())
+            with state.calling(self._infos) as state_values:
+                arrays, sizes = self._accept(values, state_values.sizes)
                 buffers = {i: as_output(out[s.name], s, locations[i]) for i, s in enumerate(specs) if s.name in out}
                 early = [i for i in buffers if is_early[i]]
                 early_specs = [specs[i] for i in early]
@@ -265,10 +267,11 @@ class StatefulCallable(VMCallable):
     def _run_by_python(
         self, state: State, values: Sequence[object], out: Mapping[str, object] | None, *, on_device: bool
     ) -> tuple[NDArray, ...]:
-        with state.calling(self._infos):
-            arrays, sizes = self._accept(values, state.known_sizes())
+        with state.calling(self._infos) as state_values:
+            arrays, sizes = self._accept(values, state_values.sizes)
             results = self._advance(
                 state,
+                state_values,
                 arrays,
                 sizes,
                 lambda arguments, buffers: self._run_into(arguments, sizes, out or {}, buffers, on_device=on_device),
@@ -278,6 +281,7 @@ class StatefulCallable(VMCallable):
     def _advance(
         self,
         state: State,
+        state_values: StateValues,
         arrays: Sequence[Any],
         sizes: dict[str, int],
         run: Callable[[list[Any], dict[int, Any]], list[Any]],
@@ -286,16 +290,17 @@ class StatefulCallable(VMCallable):
 
         Args:
             state: the state, held by the caller.
+            state_values: the values of the state.
             arrays: the inputs without states.
             sizes: the size of each symbol.
             run: takes all arguments, and the buffers of the new values by index of the result; returns all results.
         """
-        if not state.has_buffers:
-            state.allocate(sizes)
-        lengths = state.next_lengths(sizes)
-        state.reserve(lengths)
-        arguments = self._with_states(arrays, state.read())
-        buffers = dict(zip((info.slot.result for info in self._infos), state.write(lengths), strict=True))
+        if state_values.buffers is None:
+            state_values.allocate(sizes)
+        lengths = state_values.next_lengths(sizes)
+        state_values.reserve(lengths)
+        arguments = self._with_states(arrays, state_values.views())
+        buffers = dict(zip((info.slot.result for info in self._infos), state_values.views(lengths), strict=True))
         try:
             results = run(arguments, buffers)
         except CallError:
@@ -305,7 +310,7 @@ class StatefulCallable(VMCallable):
         except BaseException:
             state.spoil()
             raise
-        state.finish(lengths)
+        state_values.lengths = lengths
         return results
 
     def _with_states(self, values: Sequence[Any], old_values: Sequence[StateBuffer]) -> list[Any]:
