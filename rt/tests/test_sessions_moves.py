@@ -18,7 +18,6 @@ from byoc_core.errors import CallError
 from byoc_core.native.toolchain import Toolchain
 from byoc_core.vm import Builtin, Instruction, Program, Ret
 from byoc_core.vm.program import StateSlot
-from byoc_core.vm.state import State
 from byoc_core.vm.state_values import StateValues
 
 from rt.tests.test_sessions import load_saved
