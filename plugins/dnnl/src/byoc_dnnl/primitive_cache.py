@@ -15,7 +15,6 @@ other.
 from __future__ import annotations
 
 import os
-import threading
 import time
 import weakref
 from collections.abc import Hashable
@@ -29,8 +28,8 @@ __all__ = ["claim_primitive", "keep_primitive", "primitive_of", "release_claims"
 _LONGEST_CLAIM_S = 10.0
 """Limit of a claim: an interrupted plan may keep its claims, held by the traceback of the interrupt."""
 
-_POLL_S = 0.05
-"""The time between two looks at the owner of a claim."""
+_POLL_S = 0.001
+"""The time between two looks at a claim; plans wait for one another hardly ever."""
 
 
 class _Claim:
@@ -46,21 +45,21 @@ class _Claim:
         self._owner = weakref.ref(owner)
         self._process = os.getpid()  # a forked child has no thread that ends the claim
         self._deadline = time.monotonic() + _LONGEST_CLAIM_S
-        self._is_released = threading.Event()
+        self._is_released = False
 
     def is_of(self, owner: object) -> bool:
         return self._owner() is owner
 
     def is_pending(self) -> bool:
         is_alive = self._owner() is not None and self._process == os.getpid()
-        return is_alive and not self._is_released.is_set() and time.monotonic() < self._deadline
+        return is_alive and not self._is_released and time.monotonic() < self._deadline
 
     def release(self) -> None:
-        self._is_released.set()
+        self._is_released = True
 
     def wait(self) -> None:
         while self.is_pending():
-            self._is_released.wait(_POLL_S)
+            time.sleep(_POLL_S)
 
 
 _PRIMITIVES: dict[Hashable, tuple[Primitive, PrimitiveDesc]] = {}
