@@ -10,12 +10,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 
 import numpy as np
 import pytest
 from byoc_core.ir import tensor
+from byoc_dnnl.calls import Call, calls_of
 from byoc_dnnl.capi import Algorithm, Api, Query
 from byoc_dnnl.desc_facts import Facts, query_facts, query_facts_singly
 from byoc_dnnl.engine import MAX_PROGRAMS, open_engine
@@ -398,3 +400,30 @@ def test_passing_over_an_implementation_leaves_the_usual_one_alone() -> None:
     assert usual.matmul(desc[0], desc[1], None, desc[2], ()) is first
     assert first.implementation == name
     assert first.memory_desc(Query.DST_MD) is desc[2]
+
+
+def test_forms_share_the_wiring_and_types_without_symbols() -> None:
+    built = layers(3).module.get_function("f").impl
+    assert isinstance(built, BuiltRegion)
+    forms = built._forms
+    first, second = forms.at({"n": 5}), forms.at({"n": 9})
+    pairs = zip(first.constants, second.constants, strict=True)
+    assert all(constant.tensor is other.tensor for constant, other in pairs)
+    for form in (first, second):
+        own, shared = calls_of(form), calls_of(form, forms.wiring)
+        assert [replace(call, kind=-1) for call in shared] == [replace(call, kind=-1) for call in own]
+        alike = [shared[forms.wiring.first_of_kind[call.kind]] for call in shared]
+        assert [_type_of(call) for call in shared] == [_type_of(call) for call in alike]
+        assert len(forms.wiring.first_of_kind) < len(shared)
+
+
+def _type_of(call: Call) -> tuple[object, ...]:
+    return call.op, call.operands, call.results, call.attrs
+
+
+def test_plans_of_other_sizes_share_the_locations_of_constants() -> None:
+    region = layers(1)
+    plans = [program_of(region, rows).plan for rows in (33, 34)]
+    sources = [[packing.source for packing in plan.packings] for plan in plans]
+    assert sources[0]
+    assert all(one is other for one, other in zip(*sources, strict=True) if one.desc.is_row_major())

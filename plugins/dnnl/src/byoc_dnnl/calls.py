@@ -6,20 +6,24 @@ numbers, also in the planner and in :mod:`byoc_dnnl.ranges`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from typing import TYPE_CHECKING
 
 from byoc_core.runtime.graph.document import GraphAttr, GraphFunction, GraphTensor
 
 from byoc_dnnl.capi import MAX_INT, MAX_NDIMS
 
-__all__ = ["Call", "calls_of", "exceeded_limit", "shape_of", "sizes_of"]
+if TYPE_CHECKING:
+    from byoc_dnnl.plan import Location
+
+__all__ = ["Call", "Wiring", "calls_of", "exceeded_limit", "kinds_of", "numbered", "shape_of", "sizes_of"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: a plan creates one for each node, and frozen classes take twice as long
 class Call:
-    """A node of a region, with the types of operands and results, and the origin of the node.
+    """A node of a region, with the types of operands and results, and the origin of the node. Never changed.
 
     Attributes:
         kind: a number within the function, equal for calls known to have the same op, types and attributes, as in the
@@ -38,7 +42,7 @@ class Call:
     output: int = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "output", self.outputs[0])
+        self.output = self.outputs[0]
 
     @property
     def result(self) -> GraphTensor:
@@ -72,17 +76,83 @@ def exceeded_limit(tensor: GraphTensor) -> str | None:
     return f"{MAX_INT} elements" if prod(sizes_of(tensor)) > MAX_INT else None
 
 
-def calls_of(function: GraphFunction) -> list[Call]:
-    """Return the nodes of a function in order; values are numbered from the inputs and constants up."""
-    calls, values = [], function.values
-    kinds: dict[tuple[object, ...], int] = {}
-    id_ = len(function.inputs) + len(function.constants)
-    for node in function.nodes:
-        operands = tuple([values[value] for value in node.inputs])
-        outputs = tuple(range(id_, id_ + len(node.outputs)))
-        # By identity: the function holds the objects, and equal objects of a form are one object.
-        key = (node.op, id(node.attrs), tuple(map(id, operands)), tuple(map(id, node.outputs)))
-        kind = kinds.setdefault(key, len(kinds))
-        calls.append(Call(node.op, node.inputs, outputs, operands, node.outputs, node.attrs, node.origin, kind))
-        id_ += len(node.outputs)
-    return calls
+def calls_of(function: GraphFunction, wiring: Wiring | None = None) -> list[Call]:
+    """Return the nodes of a function in order; values are numbered from the inputs and constants up.
+
+    Args:
+        function: the function, without symbols.
+        wiring: the wiring of the function, if known.
+    """
+    wiring = wiring or Wiring(function, kinds_of(function))
+    values, nodes = function.values, function.nodes
+    operands = [tuple([values[id_] for id_ in nodes[number].inputs]) for number in wiring.first_of_kind]
+    return [
+        Call(node.op, node.inputs, outputs, operands[kind], node.outputs, node.attrs, node.origin, kind)
+        for node, outputs, kind in zip(nodes, wiring.outputs, wiring.kinds, strict=True)
+    ]
+
+
+def kinds_of(function: GraphFunction) -> list[int]:
+    """Return for each node a number: equal for nodes with the same op, types and attributes.
+
+    Types and attributes are compared by identity: equal objects of a form are one object.
+    """
+    values = function.values
+    keys = [
+        (node.op, id(node.attrs), tuple([id(values[id_]) for id_ in node.inputs]), tuple(map(id, node.outputs)))
+        for node in function.nodes
+    ]
+    return numbered(keys)
+
+
+def numbered(keys: Sequence[Hashable]) -> list[int]:
+    """Return for each key a number from 0 up, equal for equal keys."""
+    numbers: dict[Hashable, int] = {}
+    return [numbers.setdefault(key, len(numbers)) for key in keys]
+
+
+class Wiring:
+    """The nodes and values of a function without types: the same at all sizes.
+
+    Args:
+        function: the function; the nodes have no bodies.
+        kinds: for each node the number of the node's kind.
+
+    Attributes:
+        kinds: for each node the number of the node's kind.
+        first_of_kind: for each kind the number of the first node.
+        outputs: for each node the values of the results.
+        makers: the number of the node producing each first result.
+        readers: the numbers of the nodes reading a value.
+        result_arguments: the numbers of the arguments for each result, inputs counted first, by value.
+        followers: for each node the number of the only reader of the first result, or ``None``.
+        constants: locations of constants by type and value, found by earlier plans.
+    """
+
+    __slots__ = ("constants", "first_of_kind", "followers", "kinds", "makers", "outputs", "readers", "result_arguments")
+
+    def __init__(self, function: GraphFunction, kinds: Sequence[int]) -> None:
+        self.kinds = kinds
+        firsts: dict[int, int] = {}
+        for number, kind in enumerate(kinds):
+            firsts.setdefault(kind, number)
+        self.first_of_kind = [firsts[kind] for kind in sorted(firsts)]
+        self.outputs: list[tuple[int, ...]] = []
+        self.readers: dict[int, list[int]] = {}
+        id_ = len(function.inputs) + len(function.constants)
+        for number, node in enumerate(function.nodes):
+            self.outputs.append(tuple(range(id_, id_ + len(node.outputs))))
+            id_ += len(node.outputs)
+            for operand in dict.fromkeys(node.inputs):
+                self.readers.setdefault(operand, []).append(number)
+        self.makers = {outputs[0]: number for number, outputs in enumerate(self.outputs)}
+        self.result_arguments: dict[int, list[int]] = {}
+        for number, (_, result) in enumerate(function.outputs):
+            self.result_arguments.setdefault(result, []).append(len(function.inputs) + number)
+        self.followers = [self._follower(function, outputs[0]) for outputs in self.outputs]
+        self.constants: dict[int, tuple[GraphTensor, Location]] = {}
+
+    def _follower(self, function: GraphFunction, id_: int) -> int | None:
+        readers = self.readers.get(id_, [])
+        is_followed = len(readers) == 1 and function.nodes[readers[0]].inputs.count(id_) == 1
+        return readers[0] if is_followed and id_ not in self.result_arguments else None

@@ -29,6 +29,7 @@ __all__ = [
     "Argument",
     "DataType",
     "Dims",
+    "DimsArray",
     "ExecArg",
     "Isa",
     "Query",
@@ -50,6 +51,7 @@ _MAX_DIM = 2**63 - 1
 
 _NUM_DESCS = 1024
 """Number of memory descriptions kept in a generation, each of about 2 kB; a large network needs some hundred."""
+
 
 Dims = c_int64 * MAX_NDIMS
 
@@ -339,7 +341,17 @@ _WITHOUT_STATUS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 """The results and parameters of functions without a status."""
 
 
-def dims_array(sizes: tuple[int, ...]) -> ctypes.Array[c_int64]:
+class DimsArray(Dims):  # type: ignore[misc, valid-type]  # a class of ctypes
+    """Sizes, strides or paddings in the form of the C API.
+
+    Attributes:
+        numbers: the given numbers.
+    """
+
+    numbers: tuple[int, ...]
+
+
+def dims_array(sizes: tuple[int, ...]) -> DimsArray:
     """Convert sizes, strides or paddings to the form of the C API.
 
     Raises:
@@ -347,7 +359,9 @@ def dims_array(sizes: tuple[int, ...]) -> ctypes.Array[c_int64]:
     """
     if not -_MAX_DIM <= min(sizes, default=0) <= max(sizes, default=0) <= _MAX_DIM:
         raise ArtifactError("sizes, strides or paddings", "are too large", got=sizes, expected=f"up to {_MAX_DIM}")
-    return Dims(*sizes)
+    found = DimsArray(*sizes)
+    found.numbers = sizes
+    return found
 
 
 class Api:

@@ -13,7 +13,7 @@ from byoc_dnnl.capi import failure
 from byoc_dnnl.cost import SMALL_NS, estimate_ns
 from byoc_dnnl.extension import extension
 from byoc_dnnl.handles import Engine, Primitive, PrimitiveDesc
-from byoc_dnnl.primitive_cache import has_primitive, keep_primitive
+from byoc_dnnl.primitive_cache import claim_primitive, keep_primitive, release_claims
 
 if TYPE_CHECKING:
     from byoc_dnnl._native import Queue
@@ -63,19 +63,19 @@ class Creation:
         self._is_finished = False
 
     def add(self, step: Step) -> None:
-        """Create the primitive of a step, unless an equal step has a primitive already."""
+        """Create the primitive of a step, unless an equal step or another plan has the primitive, or creates it."""
         desc = step.desc
         key = id(desc) if desc.recipe is None else desc.recipe
         if key not in self._seen:
             self._seen[key] = desc  # held, so the address stays unique
-            if not has_primitive(desc):
-                self._postponed.append(desc)
+            self._postponed.append(desc)
         if self._ns < SMALL_NS:
             self._ns += estimate_ns(step)
         if self._ns >= SMALL_NS and self._postponed:
             for postponed in self._postponed:
-                self._added.append(postponed)  # first, in case the thread is interrupted in between
-                self._queue.add(postponed.pointer.value or 0, postponed)
+                if claim_primitive(postponed, self):
+                    self._added.append(postponed)  # first, in case the thread is interrupted in between
+                    self._queue.add(postponed.pointer.value or 0, postponed)
             self._postponed.clear()
 
     def finish(self) -> list[Primitive]:
@@ -97,11 +97,14 @@ class Creation:
             self._take([(address, 0) for address, _ in self._queue.finish(True)])
 
     def _take(self, created: list[tuple[int, int]]) -> list[Primitive]:
-        """Return the primitives at the addresses, and find them by their descriptors from now on."""
+        """Return the primitives at the addresses, found by their descriptors from now on; release all claims."""
         api, primitives = self._engine.api, []
-        for desc, (address, _) in zip(self._added, created, strict=False):  # of an interrupted thread, without the last
-            if address:
-                primitives.append(keep_primitive(desc, Primitive.owned(api, ctypes.c_void_p(address))))
+        try:
+            for desc, (address, _) in zip(self._added, created, strict=False):  # interrupted: without the last
+                if address:
+                    primitives.append(keep_primitive(desc, Primitive.owned(api, ctypes.c_void_p(address))))
+        finally:
+            release_claims(self)
         for _, status in created:
             if status:
                 raise failure(_CREATE, status)

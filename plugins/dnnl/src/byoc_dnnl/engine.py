@@ -256,7 +256,8 @@ class Region:
 
     def _best_plan(self, number: int, function: GraphFunction) -> ThreadedPlan | None:
         options = (self._precision, self._schedules)
-        return best_plan(open_engine(), number, function, self._ranges, *options, creates=not self._is_static)
+        creates, wiring = not self._is_static, self._forms.wiring
+        return best_plan(open_engine(), number, function, self._ranges, *options, creates=creates, wiring=wiring)
 
     def _build(self, number: int, choice: ThreadedPlan) -> Program:
         engine, plan = open_engine(), choice.plan

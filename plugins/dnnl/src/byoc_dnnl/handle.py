@@ -20,7 +20,7 @@ class Handle:
         pointer: for callers that keep this object alive long enough.
     """
 
-    __slots__ = ("__weakref__", "_owner", "api", "pointer")
+    __slots__ = ("__weakref__", "_as_parameter_", "_owner", "api", "pointer")
     _destroy = ""
 
     def __init__(self, api: Api, create: str, *arguments: object) -> None:
@@ -30,9 +30,5 @@ class Handle:
 
     def _own(self, api: Api, pointer: ctypes.c_void_p) -> None:
         self.api, self.pointer = api, pointer
+        self._as_parameter_ = pointer  # passed by ctypes
         self._owner = api.own(self, self._destroy, pointer)
-
-    @property
-    def _as_parameter_(self) -> ctypes.c_void_p:
-        """The argument passed by ``ctypes``."""
-        return self.pointer

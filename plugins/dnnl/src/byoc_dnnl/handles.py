@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from byoc_dnnl.library import Library
     from byoc_dnnl.post_ops import Attributes
+    from byoc_dnnl.primitives import Windows
 
 __all__ = [
     "Engine",
@@ -43,6 +44,9 @@ __all__ = [
 _NUM_PRIMITIVES = 128
 """Number of primitive descriptors kept in a generation: products take 60 kB each, others up to 10 kB."""
 
+_NUM_WINDOWS = 64
+"""Number of windows of convolutions kept in a generation, of 1 kB each."""
+
 _NUM_ATTRIBUTES = 64
 """Number of attributes of primitives kept in a generation, up to 20 kB each."""
 
@@ -58,15 +62,17 @@ class Engine(Handle):
         primitives: recent primitive descriptors by request, and ``None`` for requests without an implementation
             (:class:`~byoc_dnnl.primitives.PrimitiveFactory`).
         attributes: recent attributes of primitives, by post-ops and scales.
+        windows: recent windows of convolutions, by strides, dilation and padding.
     """
 
-    __slots__ = ("_library", "_max_threads", "attributes", "primitives")
+    __slots__ = ("_library", "_max_threads", "attributes", "primitives", "windows")
     _destroy = "dnnl_engine_destroy"
 
     def __init__(self, library: Library) -> None:
         self._library = library
         self.primitives: Memo[PrimitiveDesc | None] = Memo(_NUM_PRIMITIVES)
         self.attributes: Memo[Attributes] = Memo(_NUM_ATTRIBUTES)
+        self.windows: Memo[Windows] = Memo(_NUM_WINDOWS)
         openmp = self.openmp
         self._max_threads: Callable[[], int] = (lambda: 1) if openmp is None else openmp.omp_get_max_threads
         library.api.call("dnnl_set_primitive_cache_capacity", 0)

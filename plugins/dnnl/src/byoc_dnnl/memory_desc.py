@@ -258,8 +258,17 @@ class MemoryDesc(Handle):
         These strides mean nothing, but oneDNN looks at them to distinguish layouts.
         """
         facts = self.facts
-        if facts.blocks:
+        if facts.blocks or (1 not in facts.sizes and facts.is_strided):
             return self
+        key = self.token, "plain axes"
+        found = self.api.descs.get(key, None)
+        if found is None:
+            found = self.api.descs.put(key, self._found_with_plain_unit_axes())
+        assert isinstance(found, MemoryDesc)
+        return found
+
+    def _found_with_plain_unit_axes(self) -> MemoryDesc:
+        facts = self.facts
         sizes, strides = facts.sizes, list(facts.strides)
         for axis in reversed(range(len(sizes))):
             if sizes[axis] == 1:

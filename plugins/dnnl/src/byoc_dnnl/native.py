@@ -147,9 +147,10 @@ class _Tables:
         return _core_step(self._native, step, numbers)
 
     def _number(self, location: Location) -> int:
-        if location not in self._numbers:
-            self._numbers[location] = self._add(location.desc, *self._location(location.buffer))
-        return self._numbers[location]
+        found = self._numbers.get(location)
+        if found is None:
+            found = self._numbers[location] = self._add(location.desc, *self._location(location.buffer))
+        return found
 
     def _location(self, buffer: Buffer) -> tuple[int, int]:
         program = self._program

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from math import prod
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import ArtifactError
@@ -38,6 +38,7 @@ from byoc_dnnl.ranges_constants import ConstantRanges
 from byoc_dnnl.unstored_values import Flattened, Quantised
 
 if TYPE_CHECKING:
+    from byoc_dnnl.calls import Wiring
     from byoc_dnnl.creation import Creation
 
 __all__ = ["Planner"]
@@ -60,10 +61,12 @@ class Planner:
         schedules: the names of schedules chosen for calls, by the name of the result.
         collects: whether the names of schedules open to choice are collected.
         creation: receives the steps with primitives, for their creation meanwhile.
+        wiring: the wiring of the function, if known.
 
     Attributes:
         offered: the collected names, by the name of the result.
         graph: the calls of the function.
+        searches: outcomes of searches for followers, by key (:mod:`byoc_dnnl.lowerings.equal_chains`).
         ranges: magnitudes of values, as far as known to the plan.
     """
 
@@ -78,6 +81,7 @@ class Planner:
         schedules: Mapping[str, str] = MappingProxyType({}),
         collects: bool = False,
         creation: Creation | None = None,
+        wiring: Wiring | None = None,
     ) -> None:
         self.engine = engine
         self._creation = creation
@@ -88,11 +92,12 @@ class Planner:
         self._strict = strict
         self._precision: Precision = "float32" if lacks_instructions(engine.isa, precision) else precision
         self._function = function
-        self.graph = CallGraph(function)
+        self.graph = CallGraph(function, wiring)
         self._constants = constants
         self.ranges = Ranges(function, self.graph.calls, constants, precision)
         self._digests = {id_: constant.digest for id_, constant in enumerate(function.constants, len(function.inputs))}
         self._refusals: dict[int, str | None] = {}
+        self.searches: dict[object, Any] = {}
         self._row_major_descs: dict[tuple[tuple[int, ...], str], MemoryDesc] = {}
         self._steps: list[AnyStep] = []
         self._computed: list[tuple[int, ...]] = []
@@ -117,16 +122,24 @@ class Planner:
 
     def _locate_inputs(self) -> None:
         function = self._function
-        descs: dict[int, MemoryDesc | None] = {}  # by identity: equal types of a form are one object
-        for id_, tensor in enumerate(function.values[: len(function.inputs) + len(self._digests)]):
-            if id(tensor) not in descs:
-                is_known = tensor.dtype in DataType.__members__ and exceeded_limit(tensor) is None
-                descs[id(tensor)] = self._row_major_of(tensor) if is_known else None
-            desc, digest = descs[id(tensor)], self._digests.get(id_, "")
-            if desc is None:
-                continue  # no op takes it
-            kind, index = (Kind.CONSTANT, -1) if digest else (Kind.ARGUMENT, id_)
+        for id_, tensor in enumerate(function.values[: len(function.inputs)]):
+            self._locate(id_, tensor, Kind.ARGUMENT, index=id_)
+        locations = self.graph.constants
+        for id_, digest in self._digests.items():
+            tensor = function.values[id_]
+            found = locations.get(id_)
+            if found is not None and found[0] is tensor:  # the type has no symbols, so all forms share the object
+                self._locations[id_] = found[1]
+            elif self._locate(id_, tensor, Kind.CONSTANT, digest=digest):
+                locations[id_] = tensor, self._locations[id_]
+
+    def _locate(self, id_: int, tensor: GraphTensor, kind: Kind, *, index: int = -1, digest: str = "") -> bool:
+        """Locate an input or constant; return whether some op may take the value."""
+        is_known = tensor.dtype in DataType.__members__ and exceeded_limit(tensor) is None
+        if is_known:
+            desc = self._row_major_of(tensor)
             self._locations[id_] = Location(Buffer(kind, f"%{id_}", desc.nbytes, index, digest), desc)
+        return is_known
 
     def plan(self) -> Plan | str:
         """Return the plan, or the reason for a failure, with the name of the op."""
@@ -155,6 +168,11 @@ class Planner:
         if call.kind not in self._refusals:
             self._refusals[call.kind] = find(call, self)
         return self._refusals[call.kind]
+
+    @property
+    def has_schedules(self) -> bool:
+        """Whether schedules are chosen or collected, so that equal calls may have different primitives."""
+        return bool(self._schedules) or self.collects
 
     def schedule_of(self, call: Call) -> str | None:
         """Return the name of the schedule chosen for a call, or ``None``."""
@@ -374,9 +392,7 @@ class Planner:
 
     def _is_live(self, id_: int) -> bool:
         """Return whether a reader of a value is pending."""
-        return self.graph.last_readers.get(id_, -1) >= self._next and any(
-            map(self._is_pending, self.graph.readers(id_))
-        )
+        return self.graph.last_reader(id_) >= self._next and any(map(self._is_pending, self.graph.readers(id_)))
 
     def _is_pending(self, call: Call) -> bool:
         return call.output >= self._next and call.output not in self._fused

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from byoc_core.runtime.graph.document import GraphFunction
 
+from byoc_dnnl.calls import Wiring
 from byoc_dnnl.cost import is_small
 from byoc_dnnl.creation import Creation, begin_creation
 from byoc_dnnl.handles import Engine
@@ -42,6 +43,7 @@ def best_plan(
     schedules: Mapping[str, str] = MappingProxyType({}),
     *,
     creates: bool = False,
+    wiring: Wiring | None = None,
 ) -> ThreadedPlan | None:
     """Return the plan for a number of threads; ``None`` if oneDNN lacks primitives for a part of the function.
 
@@ -55,6 +57,7 @@ def best_plan(
         precision: the precision of float32 computations.
         schedules: the names of schedules chosen for nodes, by the name of the result.
         creates: whether other threads create the primitives meanwhile, because a program follows.
+        wiring: the wiring of the function, if known.
     """
 
     def attempt(num_threads: int, *, strict: bool) -> ThreadedPlan | None:
@@ -62,7 +65,14 @@ def best_plan(
         found: Plan | str = ""
         try:
             found = Planner(
-                engine, function, ranges, strict=strict, precision=precision, schedules=schedules, creation=creation
+                engine,
+                function,
+                ranges,
+                strict=strict,
+                precision=precision,
+                schedules=schedules,
+                creation=creation,
+                wiring=wiring,
             ).plan()
         finally:
             if creation is not None and isinstance(found, str):

@@ -10,7 +10,17 @@ import ctypes
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from byoc_dnnl.capi import FORWARD_INFERENCE, Algorithm, Api, Direction, NormalizationFlags, Status, dims_array, failure
+from byoc_dnnl.capi import (
+    FORWARD_INFERENCE,
+    Algorithm,
+    Api,
+    DimsArray,
+    Direction,
+    NormalizationFlags,
+    Status,
+    dims_array,
+    failure,
+)
 from byoc_dnnl.handles import Engine, MemoryDesc, PrimitiveDesc
 from byoc_dnnl.post_ops import Attributes, PostOp, Scaling
 
@@ -36,14 +46,14 @@ class Windows:
         self.dilation = dims_array(tuple(step - 1 for step in dilation))  # oneDNN counts the skipped elements
 
     @property
-    def parameters(self) -> tuple[ctypes.Array[ctypes.c_int64], ...]:
+    def parameters(self) -> tuple[DimsArray, ...]:
         """The arguments of the C API in order, without the sizes of windows."""
         return self.strides, self.dilation, self.before, self.after
 
     @property
     def key(self) -> tuple[object, ...]:
         """A key, equal for equal windows."""
-        return tuple(map(tuple, self.parameters))
+        return tuple([array.numbers for array in self.parameters])
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +96,12 @@ class PrimitiveFactory:
     @property
     def _api(self) -> Api:
         return self.engine.api
+
+    def windows(self, *motion: tuple[int, ...]) -> Windows:
+        """Return windows for arguments of :class:`Windows`; for recent arguments the same object."""
+        recent = self.engine.windows
+        found = recent.get(motion, None)
+        return found or recent.put(motion, Windows(*motion))
 
     def reorder(self, source: MemoryDesc, target: MemoryDesc) -> PrimitiveDesc:
         """Describe a copy of a tensor into another layout or dtype; every pair of layouts has a reorder."""
@@ -372,8 +388,8 @@ def _key(argument: object) -> Hashable:
         return int(argument)
     if isinstance(argument, float):
         return argument.hex()  # 0 and -0 differ
-    if isinstance(argument, ctypes.Array):
-        return tuple(argument)
+    if isinstance(argument, DimsArray):
+        return argument.numbers
     if isinstance(argument, tuple):
         return tuple([desc.token for desc in argument])
     assert argument is None or isinstance(argument, Engine)

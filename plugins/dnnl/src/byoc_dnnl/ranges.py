@@ -70,6 +70,7 @@ class Ranges:
         self._rules: dict[int, BoundRule | None] = {}
         self._checked: dict[int, float] = {}
         self._bounds: list[float] = []
+        self._proved: dict[tuple[int, tuple[float, ...]], float] = {}
 
     def bound(self, id_: int) -> float:
         """Return the bound of a value, up to ``LARGEST``; ``OUTGROWN`` or infinity without a bound."""
@@ -83,12 +84,22 @@ class Ranges:
         call, found = self._calls.get(id_), math.inf
         rule = None if call is None else self._rule(call)
         if call is not None and rule is not None:
-            digests = [self._digests.get(operand) for operand in call.inputs]
-            found = bound_of(rule, lambda operand: self.bound(call.inputs[operand]), digests, self._constants)
-            found = found * self._margin + _SMALLEST
-            if not found <= LARGEST:
-                found = OUTGROWN if found < math.inf else math.inf
-        return min(found, self._checked.get(id_, math.inf))
+            bounds, digests = self._bounds, self._digests
+            operands = [call.inputs[number] for number in rule.operands]
+            key = id_, tuple([bounds[operand] for operand in operands if operand not in digests])
+            proved = self._proved.get(key)
+            found = self._proved.setdefault(key, self._bound_of(call, rule)) if proved is None else proved
+        checked = self._checked.get(id_, math.inf)
+        return min(checked, found)
+
+    def _bound_of(self, call: Call, rule: BoundRule) -> float:
+        """Return the bound of a call's result, given the bounds of the operands; found once for equal bounds."""
+        digests = [self._digests.get(operand) for operand in call.inputs]
+        found = bound_of(rule, lambda operand: self.bound(call.inputs[operand]), digests, self._constants)
+        found = found * self._margin + _SMALLEST
+        if not found <= LARGEST:
+            found = OUTGROWN if found < math.inf else math.inf
+        return found
 
     def _rule(self, call: Call) -> BoundRule | None:
         """Return the rule for a call, if the result has a bound; found once for each kind of call."""

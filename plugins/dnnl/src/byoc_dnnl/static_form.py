@@ -23,6 +23,8 @@ from byoc_core.runtime.graph.document import (
 )
 from byoc_core.runtime.module import TensorSpec
 
+from byoc_dnnl.calls import Wiring, numbered
+
 __all__ = ["Shapes", "StaticForms", "print_call", "sample_forms", "solve_sizes", "static_shapes", "symbols_in"]
 
 Shapes = tuple[tuple[int, ...], ...]
@@ -135,13 +137,15 @@ class StaticForms:
     """The forms of a function at sizes.
 
     Everything independent of the sizes is found once. Equal types, and equal attributes, are one object in a form, also
-    of nodes of different layers: checks of types see each kind of node once.
+    of nodes of different layers: checks of types see each kind of node once. Types and attributes without symbols are
+    the same objects in all forms.
 
     Args:
         function: the function; the nodes have no bodies.
 
     Attributes:
         symbols: the symbols of the function.
+        wiring: the wiring of all forms.
     """
 
     def __init__(self, function: GraphFunction) -> None:
@@ -151,9 +155,20 @@ class StaticForms:
         self._attrs: dict[Hashable, int] = {}
         self._distinct_attrs: list[Mapping[str, GraphAttr]] = []
         self._constants = [self._number_of(constant.tensor) for constant in function.constants]
+        inputs = [self._number_of(GraphTensor(spec.dtype, spec.shape)) for spec in function.inputs]
         self._nodes = [
-            (node, [self._number_of(tensor) for tensor in node.outputs], self._number_of_attrs(node.attrs))
+            (node, tuple([self._number_of(tensor) for tensor in node.outputs]), self._number_of_attrs(node.attrs))
             for node in function.nodes
+        ]
+        values = [*inputs, *self._constants, *(number for _, outputs, _ in self._nodes for number in outputs)]
+        keys = [
+            (node.op, attrs, tuple([values[id_] for id_ in node.inputs]), outputs)
+            for node, outputs, attrs in self._nodes
+        ]
+        self.wiring = Wiring(function, numbered(keys))
+        self._open_tensors = [tensor for tensor in self._tensors if attr_symbols(tensor.shape)]
+        self._static_attrs = [
+            attrs if not attr_symbols(tuple(attrs.values())) else None for attrs in self._distinct_attrs
         ]
 
     def _number_of(self, tensor: GraphTensor) -> int:
@@ -174,10 +189,11 @@ class StaticForms:
         function = self._function
         if not self.symbols:
             return function
-        tensors = [GraphTensor(tensor.dtype, _shape(tensor.shape, sizes)) for tensor in self._tensors]
+        found = {tensor: GraphTensor(tensor.dtype, _shape(tensor.shape, sizes)) for tensor in self._open_tensors}
+        tensors = [found.get(tensor, tensor) for tensor in self._tensors]
         attrs = [
-            MappingProxyType({name: _attr(value, sizes) for name, value in attrs.items()})
-            for attrs in self._distinct_attrs
+            static or MappingProxyType({name: _attr(value, sizes) for name, value in attrs.items()})
+            for attrs, static in zip(self._distinct_attrs, self._static_attrs, strict=True)
         ]
         inputs = tuple([TensorSpec(spec.name, spec.dtype, _shape(spec.shape, sizes)) for spec in function.inputs])
         constants = tuple(

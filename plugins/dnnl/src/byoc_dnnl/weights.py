@@ -41,7 +41,7 @@ class Packed:
         self._forms = forms
         self._sources: list[weakref.ref[NDArray]] = []
         self.array = array
-        family.members.add(self)
+        family.add(self)
 
     def add_source(self, source: NDArray) -> None:
         """Record an array with the same contents as the source of the packed constant."""
@@ -69,10 +69,19 @@ class Packed:
 class _Family:
     """The packed forms of constants with equal digests."""
 
-    __slots__ = ("__weakref__", "members")
+    __slots__ = ("__weakref__", "_references")
 
     def __init__(self) -> None:
-        self.members: weakref.WeakSet[Packed] = weakref.WeakSet()
+        self._references: list[weakref.ref[Packed]] = []
+
+    @property
+    def members(self) -> list[Packed]:
+        """The forms held by programs."""
+        return [packed for reference in self._references if (packed := reference()) is not None]
+
+    def add(self, packed: Packed) -> None:
+        """Add a form, and forget the forms held by no program any more."""
+        self._references = [*(reference for reference in self._references if reference()), weakref.ref(packed)]
 
 
 class SharedConstants:
@@ -114,7 +123,7 @@ class SharedConstants:
     def _share(self, digest: str, forms: _Forms, source: NDArray, make: Callable[[], NDArray]) -> Packed:
         with self._fork_lock.lock:
             family = self._families.setdefault(digest, _Family())
-            found = next((packed for packed in list(family.members) if packed.is_packed_from(forms, source)), None)
+            found = next((packed for packed in family.members if packed.is_packed_from(forms, source)), None)
             if found is None:
                 packed = make()
                 twins = (stored.find(packed) for stored in list(self._stored))

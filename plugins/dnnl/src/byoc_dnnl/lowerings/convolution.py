@@ -133,7 +133,7 @@ def _add_convolution(call: Call, planner: Planner, factors: Factors, form: Form,
         source_desc = layout(form.source, factors.left_dtype)
         weights = planner.any_layout(form.weights.desc.sizes, factors.right_dtype)
         target = layout(form.target, dtype_after(post_ops, target_dtype))
-        bias, windows = form.bias.desc if form.bias else None, form.geometry.windows
+        bias, windows = form.bias.desc if form.bias else None, planner.factory.windows(*form.geometry)
         return planner.factory.convolution(source_desc, weights, bias, target, windows, post_ops, scaling, number)
 
     def offer(layout: Layout, post_ops: Sequence[PostOp]) -> PrimitiveDesc | None:
@@ -155,6 +155,8 @@ def _add_convolution(call: Call, planner: Planner, factors: Factors, form: Form,
         biases: dict[int, Location] = {Argument.BIAS: form.bias} if form.bias else {}
         return {Argument.SRC: source, Argument.WEIGHTS: packed, **biases, **factors.arguments(planner)}
 
+    numbers = (form.source, form.target, form.full_target, form.geometry)
+    tokens = (image.desc.token, form.weights.desc.token, form.bias and form.bias.desc.token)
     return add_with_followers(
         call,
         planner,
@@ -165,6 +167,7 @@ def _add_convolution(call: Call, planner: Planner, factors: Factors, form: Form,
         head=head,
         accepts_quantize=factors.scales is not None,
         usual=planner.channels_last(form.target, target_dtype) if is_usual else None,
+        identity=None if factors.scales else ("convolution", numbers, tokens, factors.left_dtype, target_dtype),
     )
 
 

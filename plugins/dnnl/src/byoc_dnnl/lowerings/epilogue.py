@@ -7,7 +7,7 @@ the same layout and no other pending reader is added, the result overwrites the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import starmap, takewhile
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from byoc_core.opset import LARGEST
 from byoc_dnnl.capi import NEXT_POST_OP, Algorithm, Argument, Query
 from byoc_dnnl.handles import MemoryDesc, PrimitiveDesc
 from byoc_dnnl.lowerings.attributes import axis_of
+from byoc_dnnl.lowerings.equal_chains import Chain, chain_after
 from byoc_dnnl.lowerings.functions import FUNCTIONS, functions_of, needs_of
 from byoc_dnnl.lowerings.quantisation import parameters_of, to_bytes
 from byoc_dnnl.lowerings.residual_sum import find_residual_sum
@@ -43,6 +44,7 @@ BINARIES: Mapping[str, Algorithm] = {
 _BEST_FAMILY = "brg"
 """The prefix of the names of implementations by products of small blocks, the first choice of oneDNN."""
 
+_BINARY_FOLLOWERS = (*BINARIES, "nn.bias_add")
 _NARROW = ("bfloat16", "float16")
 _COMMUTATIVE = ("add", "maximum", "minimum", "multiply")
 """Ops with exchangeable operands."""
@@ -53,7 +55,7 @@ permit the axes.
 """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class Side:
     """The second operand of an operation on two tensors.
 
@@ -124,6 +126,7 @@ def add_with_followers(
     *,
     accepts_quantize: bool = False,
     usual: MemoryDesc | None = None,
+    identity: Hashable | None = None,
 ) -> str | None:
     """Add a primitive for a call and as many followers as possible.
 
@@ -140,6 +143,8 @@ def add_with_followers(
         accepts_quantize: whether ``make`` respects the dtype decided by the last post-op (:func:`dtype_after`), so
             ``quantize`` may be the last of the calls.
         usual: the usual layout of the result in the axes of the primitive, if known: tried first.
+        identity: a key of everything on which ``make``, ``to_primitive``, ``to_value`` and ``usual`` depend beside the
+            kind of the call: equal calls of a plan are searched once. ``None`` if unknown.
 
     Returns:
         The reason why there is no primitive, or ``None``.
@@ -148,8 +153,14 @@ def add_with_followers(
         return "oneDNN 3.2 is correct for finite operands only, and the operands cannot be checked"
     own_calls = [call, *head]
     search = _Search(own_calls, planner, make, to_primitive, to_value, own_post_ops)
-    end = _end_in_bytes(own_calls[-1], planner) if accepts_quantize else None
-    found = (end and search.up_to(end)) or (usual and search.whole_chain(usual)) or search.longest_chain()
+    chain = None if identity is None else chain_after(own_calls, planner, FUNCTIONS, _BINARY_FOLLOWERS)
+    key = chain and (identity, chain.key)
+    found = _found_before(planner.searches.get(key), chain, own_calls, planner) if chain else None
+    if found is None:
+        end = _end_in_bytes(own_calls[-1], planner) if accepts_quantize else None
+        found = (end and search.up_to(end)) or (usual and search.whole_chain(usual)) or search.longest_chain()
+        if chain is not None and found is not None and len(found[1]) == len(chain.calls):
+            planner.searches[key] = found
     if found is None:
         return "oneDNN has only a reference implementation" if make(own_post_ops) else "oneDNN has no implementation"
     primitive, links, desc = found
@@ -197,7 +208,24 @@ _Found = tuple[PrimitiveDesc, "list[_Link]", MemoryDesc]
 """A primitive, the links computed beside its calls, and the layout of the result."""
 
 
-@dataclass(frozen=True, slots=True)
+def _found_before(found: _Found | None, chain: Chain, calls: Sequence[Call], planner: Planner) -> _Found | None:
+    """Return the outcome of an equal search with the links of this chain; ``None`` if operands cannot be checked."""
+    if found is None:
+        return None
+    links: list[_Link] = []
+    value = calls[-1]
+    for link, call, other in zip(found[1], chain.calls, chain.second_operands, strict=True):
+        side = link.side
+        if side is not None and other is not None:
+            side = Side(side.algorithm, value.output, other, side.sizes)
+        links.append(_Link(call, link.post_ops, side, link.desc))
+        if planner.find_checks(needs_of(call), _sources(calls, links)) is None:
+            return None
+        value = call
+    return found[0], links, found[2]
+
+
+@dataclass(eq=False, slots=True)
 class _Search:
     """The search for followers computed by a primitive; see :func:`add_with_followers`."""
 
@@ -356,7 +384,7 @@ def _with_overwrite(links: Sequence[_Link], desc: MemoryDesc, planner: Planner) 
     return []
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class _Link:
     """A call as post-ops of the primitive before, with the layout of the second operand, if any."""
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from byoc_dnnl.capi import Isa
 from byoc_dnnl.derived_constants import BlockSums, ShiftedRows
-from byoc_dnnl.primitives import Windows
 
 if TYPE_CHECKING:
     from byoc_dnnl.handles import MemoryDesc
@@ -39,11 +38,6 @@ class Geometry(NamedTuple):
     dilation: tuple[int, ...]
     before: tuple[int, ...]
     after: tuple[int, ...]
-
-    @property
-    def windows(self) -> Windows:
-        """The windows in the form of primitives."""
-        return Windows(*self)
 
 
 @dataclass(frozen=True, slots=True)

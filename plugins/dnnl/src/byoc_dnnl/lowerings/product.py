@@ -187,6 +187,7 @@ def _add_product_of(
             lambda desc: _to_matrix(desc, result, sizes),
             lambda desc: desc if sizes == result else planner.row_major(result, result_dtype),
             usual=target,
+            identity=("product", source.desc.token, weights.desc.token, is_constant, dtype, result_dtype, target.token),
         )
 
     reason: str | None = "no matrix"
