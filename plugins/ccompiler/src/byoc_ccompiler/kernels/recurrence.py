@@ -346,10 +346,10 @@ class _Recurrence:
         """
         count = (end - begin) // step
         first, last, number = c.variables(f"{FIRST_ITEM} {END_ITEM} number")
-        bounds = (first, last) if self.shares_panels else (c.Size(0), c.Size(count))
-        turned = c.Select((self.slot % 2).compare("==", 1), bounds[0] + bounds[1] - 1 - number, number)
-        place = turned if alternates else number
-        loop = c.For(number, *bounds, (c.Let(panel, place * step + begin), *body))
+        start, stop = (first, last) if self.shares_panels else (c.Size(0), c.Size(count))
+        turned = c.Select((self.slot % 2).compare("==", 1), start + stop - 1 - number, number)
+        index = turned if alternates else number
+        loop = c.For(number, start, stop, (c.Let(panel, index * step + begin), *body))
         return c.Dispatch(first, last, (loop,), count) if self.shares_panels else loop
 
     def step(self, count: c.Expression) -> c.Block:
