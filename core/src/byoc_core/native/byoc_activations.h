@@ -8,7 +8,7 @@
  * attributes of the ops. In float64 all errors are at most 2.3.
  *
  *     function    bound  of       measured with fused multiply-add, and without
- *     gelu        2.5   operand  1.94  1.93
+ *     gelu        2.5   operand  2.07  2.07
  *     gelu_tanh   2     operand  1.83  1.83
  *     softplus    2.5   result   1.82  2.18
  *     softsign    2     result   1.50  1.50
@@ -20,7 +20,7 @@
  *     celu        3.5   1        0.35  0.35
  *
  * Relative to the result, float32 activations measured by the operand lose digits further below zero. The error of gelu
- * is at most 4 units in the last place of the result down to -1, 60 at -6, and 430 near -9; from -9 down, gelu is 0. In
+ * is at most 4 units in the last place of the result down to -1, 60 at -6, and 1100 near -9; from -9 down, gelu is 0. In
  * celu with a negative attribute, the quotient grows without bound below zero, and is rounded before the exponential
  * multiplies the rounding error.
  */

@@ -168,33 +168,29 @@ static inline float byoc_erf_f32(float x) {
 }
 
 /* Return the distribution function of the normal distribution, for x >= BYOC_NORMAL_LIMIT_F32 (1.1e-19 at the limit).
- * For a = |x|, Phi(-a) = 2**-(1 + u), u = -log2(2 Phi(-a)), computed as t in erf. */
+ * For a = |x|, Phi(-a) = 2**-(1 + u), u = -log2(2 Phi(-a)), computed as t in erf. Terms are summed in pairs: a chain of
+ * all terms makes the loop wait for results. */
 #define BYOC_NORMAL_LIMIT_F32 -9.0f
 static inline float byoc_normal_cdf_f32(float x) {
   const float magnitude = fabsf(x), a = 9.0f < magnitude ? 9.0f : magnitude;
-  float p = 0x1.1b6abep-34f;
-  p = BYOC_FMA_F32(p, a, -0x1.f8adc6p-29f);
-  p = BYOC_FMA_F32(p, a, 0x1.8de2c4p-24f);
-  p = BYOC_FMA_F32(p, a, -0x1.6cb674p-20f);
-  p = BYOC_FMA_F32(p, a, 0x1.aa5de6p-17f);
-  p = BYOC_FMA_F32(p, a, -0x1.414454p-14f);
-  p = BYOC_FMA_F32(p, a, 0x1.1055e4p-12f);
-  p = BYOC_FMA_F32(p, a, 0x1.2637cap-14f);
-  p = BYOC_FMA_F32(p, a, -0x1.ce97fap-8f);
-  p = BYOC_FMA_F32(p, a, 0x1.ae5398p-5f);
-  p = BYOC_FMA_F32(p, a, 0x1.d63598p-2f);
-  p = BYOC_FMA_F32(p, a, 0x1.01edf6p-18f);
+  const float square = a * a, fourth = square * square;
+  const float p0 = BYOC_FMA_F32(0x1.d63598p-2f, a, 0x1.01edf6p-18f);
+  const float p2 = BYOC_FMA_F32(-0x1.ce97fap-8f, a, 0x1.ae5398p-5f);
+  const float p4 = BYOC_FMA_F32(0x1.1055e4p-12f, a, 0x1.2637cap-14f);
+  const float p6 = BYOC_FMA_F32(0x1.aa5de6p-17f, a, -0x1.414454p-14f);
+  const float p8 = BYOC_FMA_F32(0x1.8de2c4p-24f, a, -0x1.6cb674p-20f);
+  const float p10 = BYOC_FMA_F32(0x1.1b6abep-34f, a, -0x1.f8adc6p-29f);
+  const float high = BYOC_FMA_F32(BYOC_FMA_F32(p10, square, p8), fourth, BYOC_FMA_F32(p6, square, p4));
+  const float p = BYOC_FMA_F32(high, fourth, BYOC_FMA_F32(p2, square, p0));
   const float u = BYOC_FMA_F32(a, 0x1.26aec2p0f, a * p);
   const float rounder = BYOC_ROUNDER_F32 - 1.0f;
   const float sum = rounder - u;
   const float r = (rounder - sum) - u;
-  float q = 0x1.4449fap-13f;
-  q = BYOC_FMA_F32(q, r, 0x1.5f0ad6p-10f);
-  q = BYOC_FMA_F32(q, r, 0x1.3b2a26p-7f);
-  q = BYOC_FMA_F32(q, r, 0x1.c6af78p-5f);
-  q = BYOC_FMA_F32(q, r, 0x1.ebfbep-3f);
-  q = BYOC_FMA_F32(q, r, 0x1.62e43p-1f);
-  const float tail = BYOC_FMA_F32(q, r, 1.0f) * byoc_power_of_two_f32(sum);
+  const float r_square = r * r;
+  const float q0 = BYOC_FMA_F32(0x1.62e43p-1f, r, 1.0f), q2 = BYOC_FMA_F32(0x1.c6af78p-5f, r, 0x1.ebfbep-3f);
+  const float q4 = BYOC_FMA_F32(0x1.4449fap-13f, r_square, BYOC_FMA_F32(0x1.5f0ad6p-10f, r, 0x1.3b2a26p-7f));
+  const float power = BYOC_FMA_F32(BYOC_FMA_F32(q4, r_square, q2), r_square, q0);
+  const float tail = power * byoc_power_of_two_f32(sum);
   return x < 0 ? tail : 1.0f - tail;
 }
 

@@ -332,17 +332,25 @@ class _Recurrence:
                     rows = (*left, steps, c.Size(depth), count, address, sums[1], adds)
                     call = c.Evaluate(c.Call(callee, rows))
                 body = (call,) if lines is None else (self.each(lines, call, at=self.begin),)
-                block.append(self.over_panels(panel, done, end, at_once, body))
+                block.append(self.over_panels(panel, done, end, at_once, body, alternates=lines is None))
                 done = end
         return tuple(block)
 
-    def over_panels(self, panel: c.Variable, begin: Dim, end: Dim, step: int, body: c.Block) -> c.Statement:
-        """Return the loop over panels, some at a time: whole steps."""
-        if not self.shares_panels:
-            return c.For(panel, c.Size(begin), c.Size(end), body, step=step)
+    def over_panels(
+        self, panel: c.Variable, begin: Dim, end: Dim, step: int, body: c.Block, *, alternates: bool
+    ) -> c.Statement:
+        """Return the loop over panels, some at a time: whole steps.
+
+        If the loop alternates, steps at odd slots take the panels in reverse order. A step then begins with the last
+        panels of the step before, still in the cache; in a single order, a cache a little too small keeps no panel.
+        """
+        count = (end - begin) // step
         first, last, number = c.variables(f"{FIRST_ITEM} {END_ITEM} number")
-        loop = c.For(number, first, last, (c.Let(panel, number * step + begin), *body))
-        return c.Dispatch(first, last, (loop,), (end - begin) // step)
+        start, stop = (first, last) if self.shares_panels else (c.Size(0), c.Size(count))
+        turned = c.Select((self.slot % 2).compare("==", 1), start + stop - 1 - number, number)
+        index = turned if alternates else number
+        loop = c.For(number, start, stop, (c.Let(panel, index * step + begin), *body))
+        return c.Dispatch(first, last, (loop,), count) if self.shares_panels else loop
 
     def step(self, count: c.Expression) -> c.Block:
         """Return the statements of a step of all lines with this step."""

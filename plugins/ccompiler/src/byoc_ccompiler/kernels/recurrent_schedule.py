@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from byoc_core.dims import Dim, ceildiv, dim_max, total
+from byoc_core.dtypes import dtype_info
 from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.kernels.blocks import packed_panels
@@ -32,6 +33,10 @@ _STEP_TILES, _LINE_TILES = 8, 2
 
 _PANELS_AT_ONCE = (4, 2, 1)
 """Panels multiplied by a single row at a time: a single panel has too few sums to keep the multipliers busy."""
+
+_NEAR_NBYTES, _ENOUGH_VECTORS = 3 << 14, 4
+"""A larger matrix is read from the second-level cache. A panel of this many vectors has enough sums for that rate, and
+panels in order are a single stream of memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +97,10 @@ def choose_schedule(layer: RecurrentLayer, unit: VectorUnit) -> RecurrenceSchedu
     if isinstance(steps, int) and isinstance(layer.num_steps, int):
         steps = max(1, min(steps, layer.num_steps))
     vectors = tuple(panel_vectors(unit, layer.dtype, size)[0] for size in layer.parts)
-    return RecurrenceSchedule(vectors, _PANELS_AT_ONCE, steps, rows * _LINE_TILES)
+    size = layer.width * layer.hidden
+    is_far = not isinstance(size, int) or size * dtype_info(layer.dtype).itemsize > _NEAR_NBYTES
+    panels = (1,) if is_far and unit.has_vectors and min(vectors) >= _ENOUGH_VECTORS else _PANELS_AT_ONCE
+    return RecurrenceSchedule(vectors, panels, steps, rows * _LINE_TILES)
 
 
 def offered_schedules(
@@ -101,7 +109,7 @@ def offered_schedules(
     """Yield schedules near a schedule: other panels, panels at once, and steps or lines at once."""
     for vectors in (1, 2, unit.panel_vectors):
         yield replace(near, panel_vectors=(vectors,) * len(layer.parts))
-    yield from (replace(near, panels_at_once=panels) for panels in ((2, 1), (1,)))
+    yield from (replace(near, panels_at_once=_PANELS_AT_ONCE[first:]) for first in range(len(_PANELS_AT_ONCE)))
     if isinstance(near.steps_at_once, int):
         sizes = (near.steps_at_once * 2, near.steps_at_once // 2)
         most = layer.num_steps if isinstance(layer.num_steps, int) else max(sizes)
