@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernels import (
+    argmax_pooling,
     attention,
     axes,
     byte_products,
@@ -50,6 +51,7 @@ FAMILIES: Mapping[str, KernelFamily] = _by_op(
     byte_products.FAMILY,
     quantised_products.FAMILY,
     pooling.FAMILY,
+    argmax_pooling.FAMILY,
     attention.FAMILY,
     *rows.FAMILIES,
     transposes.FAMILY,

@@ -17,7 +17,7 @@ from byoc_core.dtypes import dtype_info
 
 from byoc_ccompiler.family import KernelFamily, any_access
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.copies import Layout, StridedNest, fetch, loops_around, share_nest
+from byoc_ccompiler.kernels.copies import Layout, StridedNest, fetch, loops_around, memory_order, share_nest
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.steps import Step, shape_of
 from byoc_ccompiler.vector_unit import VectorUnit
@@ -48,7 +48,7 @@ def _write(kernel: Kernel) -> None:
         _SOURCE: Layout(space, tuple(strides[axis] for axis in order_of(step))),
         _RESULT: Layout(space, kernel.strides(step.result)),
     }
-    nest = StridedNest(space, layouts, range(len(space)))
+    nest = StridedNest(space, layouts, memory_order(kernel.strides(step.result)))
     last, lanes = len(nest.sizes) - 1, kernel.unit.lanes(target.dtype)
     moves = (c.Store(target, nest.position(_RESULT), source[nest.position(_SOURCE)]),)
     turned = _find_turned(nest, target.dtype, lanes)
