@@ -81,7 +81,9 @@ class PlaneSizes(NamedTuple):
 
 
 def takes_rows(pooling: Pooling) -> bool:
-    """Return whether planes are pooled row by row."""
+    """Return whether planes are pooled row by row: windows inside apart from each other share no columns."""
+    if pooling.is_sum and pooling.is_inside and all(axis.stride >= axis.window for axis in pooling.axes):
+        return False
     return len(pooling.axes) == 2 and PlaneSizes.of(*pooling.axes, dtype_info(pooling.type.dtype).itemsize) is not None
 
 
