@@ -114,6 +114,7 @@ def _convolutions() -> Iterator[SingleOp]:
     yield _convolution("depthwise, two filters", image, (128, 1, 3, 3), pads=pad_1, group=64)
     yield _convolution("of one channel", (1, 1, 112, 112), (32, 1, 3, 3), pads=pad_1)
     yield _convolution("to one channel", (1, 64, 112, 112), (1, 64, 3, 3), pads=pad_1)
+    yield _convolution("1x1 to 4 channels", (1, 64, 112, 112), (4, 64, 1, 1))
     yield SingleOp("Conv by a given filter", "Conv", {"x": image, "w": (64, 64, 3, 3)}, attrs={"pads": pad_1})
     yield SingleOp(
         "Conv depthwise by a given filter",
@@ -123,6 +124,7 @@ def _convolutions() -> Iterator[SingleOp]:
     )
     yield _convolution("1-d", (4, 64, 400), (64, 64, 3), pads=[1, 1])
     yield _convolution("1-d of a waveform", (1, 1, 16000), (128, 1, 10), strides=[5])
+    yield _convolution("1-d to one channel", (4, 32, 2500), (1, 32, 3), pads=[1, 1])
     yield _convolution("1-d depthwise 31", (1, 256, 200), (256, 1, 31), pads=[15, 15], group=256)
     yield _convolution("1-d of positions", (1, 256, 100), (256, 16, 128), pads=[64, 64], group=16)
     yield _convolution("1-d dilated", (1, 128, 1000), (128, 128, 3), pads=[8, 8], dilations=[8])
@@ -130,6 +132,7 @@ def _convolutions() -> Iterator[SingleOp]:
     for window in ((3, 3, 3), (1, 3, 3), (3, 1, 1), (1, 1, 1)):
         pads = [size // 2 for size in window] * 2
         yield _convolution(f"3-d {'x'.join(map(str, window))}", volume, (32, 32, *window), pads=pads)
+    yield _convolution("3-d 1x1x1 to 2 channels", (1, 32, 16, 28, 28), (2, 32, 1, 1, 1))
     yield _convolution("3-d depthwise", volume, (32, 1, 3, 3, 3), pads=[1] * 6, group=32)
     yield _convolution("3-d in 2 groups", volume, (32, 16, 3, 3, 3), pads=[1] * 6, group=2)
     yield SingleOp("Conv 3-d by a given filter", "Conv", {"x": volume, "w": (32, 32, 3, 3, 3)}, attrs={"pads": [1] * 6})

@@ -14,9 +14,9 @@ def _fault(name: str, file: str, before: str, after: str, description: str, *tes
 FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-argmax-takes-the-last-nan",
-        "kernels/axes.py",
-        'is_nan if takes_last else c.Binary("&&", is_nan, is_number)',
-        "is_nan",
+        "kernels/extreme_indices.py",
+        "count - 1 - index if takes_last else index",
+        "count - 1 - index",
         "Of several NaN the last one counts as the largest element.",
         "L2-op[argm*]",
         "L2-onnx[argm*]",

@@ -22,7 +22,7 @@ FAULTS_OF_CCOMPILER_SUMS = (
     ),
     _fault(
         "cc-avg-pool-counts-the-overhang",
-        "kernels/pooling.py",
+        "kernels/pooling_windows.py",
         "reach = (size + (self.end - 1) - start) // self.dilation + 1",
         "reach = c.Size(self.window)",
         "A mean with padding counts what `ceil_mode` adds beyond the padding.",
@@ -31,7 +31,7 @@ FAULTS_OF_CCOMPILER_SUMS = (
     ),
     _fault(
         "cc-pool-skips-too-few-dilated-taps",
-        "kernels/pooling.py",
+        "kernels/pooling_windows.py",
         "skipped = (self.dilation - 1 - start) // self.dilation",
         "skipped = (0 - start) // self.dilation",
         "A dilated window that begins in the padding, not by a multiple of the dilation, reads before the image.",
@@ -40,6 +40,15 @@ FAULTS_OF_CCOMPILER_SUMS = (
         "L2-op[nn.lp_pool*]",
         "L2-op[nn.avg_pool*]",
         "L2-onnx[lppool]",
+    ),
+    _fault(
+        "cc-plane-pool-divides-by-the-padding",
+        "kernels/plane_pooling.py",
+        "c.index_max(c.Size(1), wide if pooling.counts_padding else count)",
+        "c.index_max(c.Size(1), wide)",
+        "A mean of planes without padding counts the padding.",
+        "L2-op[nn.avg_pool2d]",
+        "L2-onnx[averagepool]",
     ),
     _fault(
         "cc-pool-chunks-share-a-place",

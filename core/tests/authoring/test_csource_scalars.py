@@ -86,6 +86,33 @@ def test_results_are_those_of_the_reference_kernels(opt_level: int, march: str, 
         check_results(case, operands, out)
 
 
+@pytest.mark.parametrize("march", ["generic", "native"])
+def test_remainders_of_floats_are_exact(march: str, tmp_path: Path) -> None:
+    """All sizes of both operands, and multiples; a remainder has the bits of the quotient's exact rest."""
+    case = next(case for case in CASES if case.op == "mod" and case.attrs["fmod"] and case.dtypes[0] == "float32")
+    library = _load(_function(case, "f"), BuildOptions(3, march, WARNINGS), tmp_path)
+    special = np.array([0, 1, 3, 1e-45, 1.2e-38, 1e-30, 0.1, 16777215, 3.4e38, np.inf, np.nan], "float32")
+    special = np.concatenate([special, -special])
+
+    @given(st.integers(0, 2**32 - 1))
+    def check(seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        a, b = (rng.integers(0, 2**32, 400, "uint32").view("float32") for _ in range(2))
+        with np.errstate(all="ignore"):
+            a[::3] = b[::3] * rng.integers(0, 2**24, len(a[::3])).astype("float32")
+            a, b = (
+                np.concatenate([part, every.ravel()])
+                for part, every in zip((a, b), np.meshgrid(special, special), strict=True)
+            )
+            exact = np.fmod(a.astype("float64"), b.astype("float64")).astype("float32")
+        out = np.zeros(len(a), "float32")
+        library["f"](*(ctypes.c_void_p(array.ctypes.data) for array in (a, b, out)), ctypes.c_int64(len(a)))
+        np.testing.assert_array_equal(out, exact)
+        np.testing.assert_array_equal(np.signbit(out), np.signbit(np.where(np.isnan(exact), out, a)))
+
+    check()
+
+
 INTEGERS = tuple(dtype for dtype in DTYPES if dtype != "bool" and not is_float(dtype))
 LAWS = ("divide", "fmod", "mod", "multiply", "add", "left_shift", "right_shift")
 

@@ -14,7 +14,7 @@ from byoc_core.runtime.module import NDArray
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from plugins.ccompiler.tests.bench import PORTABLE, Bench, sizes_of
+from plugins.ccompiler.tests.bench import MEANING, PORTABLE, Bench, sizes_of
 
 LAYOUTS = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 IMAGES = {1: (2, 5, 23), 2: (2, 5, 11, 14), 3: (1, 3, 6, 7, 9)}
@@ -143,6 +143,62 @@ def test_a_window_of_padding_alone(bench: Bench) -> None:
         (actual,) = bench.run(function, image)
         (expected,) = bench.reference(function, image)
         np.testing.assert_array_equal(actual, expected)
+
+
+@pytest.mark.parametrize("march", ["generic", "x86-64-v3", "native", PORTABLE])
+def test_planes_in_blocks_of_rows(march: str) -> None:
+    """Planes larger than the array of combined columns; windows inside, beyond both sides, and wider than the plane."""
+    bench = Bench(march=march)
+    forms: list[tuple[tuple[int, ...], dict[str, Any]]] = [
+        ((1, 2, 70, 300), {"pool_size": (3, 3), "strides": (1, 1), "padding": (1, 1)}),
+        ((1, 2, 61, 250), {"pool_size": (5, 4), "strides": (2, 3), "padding": (2, 0, 1, 3), "ceil_mode": True}),
+        ((2, 1, 300, 90), {"pool_size": (2, 3), "strides": (1, 2), "dilation": (7, 5)}),
+        ((1, 1, 4, 5), {"pool_size": (7, 9), "strides": (1, 1), "padding": (4, 6)}),
+        ((1, 1, 3, 9000), {"pool_size": (2, 2), "strides": (1, 1)}),
+    ]
+    kinds: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("nn.max_pool2d", {}),
+        ("nn.avg_pool2d", {}),
+        ("nn.avg_pool2d", {"count_include_pad": True}),
+    )
+    functions = [
+        bench.op(name, [tensor(shape)], layout="NCHW", **form, **more) for shape, form in forms for name, more in kinds
+    ]
+    for function in functions:
+        image = _random(sizes_of(function.params[0]))
+        image.reshape(-1)[[1, 11]] = np.nan, -np.inf
+        (actual,) = bench.run(function, image)
+        (expected,) = bench.reference(function, image)
+        np.testing.assert_array_equal(np.isnan(actual), np.isnan(expected))
+        image.reshape(-1)[[1, 11]] = 1, 2
+        (actual,) = bench.run(function, image)
+        _check(function, image, actual)
+
+
+@settings(max_examples=25 if MEANING == 0 else 300, deadline=None)
+@given(st.data())
+def test_planes_of_known_size(data: st.DataObject) -> None:
+    """Windows of any form, together for a plane: maxima of the bits, means within the roundings."""
+    bench = Bench()
+    height, width = (data.draw(st.integers(1, 12)) for _ in range(2))
+    attrs: dict[str, Any] = {"layout": "NCHW", "ceil_mode": data.draw(st.booleans())}
+    attrs["dilation"] = dilation = tuple(data.draw(st.integers(1, 3)) for _ in range(2))
+    attrs["strides"] = tuple(data.draw(st.integers(1, 4)) for _ in range(2))
+    window, pads = [], []
+    for size, apart in zip((height, width), dilation, strict=True):
+        taps = data.draw(st.integers(1, 5))
+        pads.append([data.draw(st.integers(0, taps - 1)) for _ in range(2)])
+        while (taps - 1) * apart + 1 > size + sum(pads[-1]):
+            pads[-1][1] += 1
+        window.append(taps)
+    attrs |= {"pool_size": tuple(window), "padding": (pads[0][0], pads[1][0], pads[0][1], pads[1][1])}
+    type_ = tensor((2, 2, height, width))
+    means = {"count_include_pad": data.draw(st.booleans())}
+    functions = [bench.op("nn.max_pool2d", [type_], **attrs), bench.op("nn.avg_pool2d", [type_], **attrs, **means)]
+    image = _random((2, 2, height, width), seed=data.draw(st.integers(0, 99)))
+    for function in functions:
+        (actual,) = bench.run(function, image)
+        _check(function, image, actual)
 
 
 def test_images_of_any_size(bench: Bench) -> None:

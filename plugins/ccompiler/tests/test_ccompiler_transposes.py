@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from byoc_core.ir import tensor
 
-from plugins.ccompiler.tests.bench import Bench
+from plugins.ccompiler.tests.bench import Bench, assert_sum
 
 MATRICES = [(16, 16), (17, 33), (5, 64), (64, 5), (1, 40), (40, 1), (0, 20), (20, 0), (31, 47), (100, 130)]
 
@@ -63,3 +64,31 @@ def test_bits_of_nan_are_moved_as_they_are(bench: Bench) -> None:
 def test_tiles_are_turned_in_registers(bench: Bench) -> None:
     bench.op("permute_dims", [tensor((2, 64, 64))], axes=(0, 2, 1))
     assert "_turn_f32(from" in bench.module.get_source()
+
+
+def test_a_result_written_in_another_order_is_turned_in_registers(bench: Bench) -> None:
+    """A convolution of volumes writes its result with the channels first, a view of the images."""
+    builder = bench.builder()
+    x = builder.param("x0", tensor((1, 32, 2, 8, 9)))
+    filter_ = np.random.default_rng(0).standard_normal((32, 32, 1, 1, 1)).astype("float32")
+    function = bench.add(builder, builder.emit("nn.conv3d", x, filter_))
+    assert bench.module.get_source().count("_turn_f32(from") == 2
+    image = np.random.default_rng(1).standard_normal((1, 32, 2, 8, 9)).astype("float32")
+    (actual,) = bench.run(function, image)
+    (oracle,) = bench.reference(function, image, wide=True)
+    magnitude = np.einsum("oi,nidhw->nodhw", np.abs(filter_[..., 0, 0, 0]), np.abs(image))
+    assert_sum(actual, oracle, magnitude, 32)
+
+
+def test_results_of_large_powers_of_two_are_written_in_memory_order(bench: Bench) -> None:
+    """Planes of 4,096 bytes share the sets of a cache: the innermost loop goes along a row, not across planes."""
+    builder = bench.builder()
+    x = builder.param("x0", tensor((1, 4, 16, 16)))
+    filter_ = np.random.default_rng(0).standard_normal((4, 10, 2, 2)).astype("float32")
+    function = bench.add(builder, builder.emit("nn.conv2d_transpose", x, filter_, strides=(2, 2)))
+    assert re.search(r"i\d < 2; \+\+i\d\) (\{\s*)?out\[", bench.module.get_source())
+    image = np.random.default_rng(1).standard_normal((1, 4, 16, 16)).astype("float32")
+    (actual,) = bench.run(function, image)
+    oracle = np.einsum("iouv,niyx->noyuxv", filter_.astype("float64"), image).reshape(1, 10, 32, 32)
+    magnitude = np.einsum("iouv,niyx->noyuxv", np.abs(filter_), np.abs(image)).reshape(1, 10, 32, 32)
+    assert_sum(actual, oracle, magnitude, 4)

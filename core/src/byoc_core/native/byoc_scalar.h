@@ -70,6 +70,32 @@
 #include "byoc_half.h"
 #include "byoc_trigonometry_f32.h"
 
+/* Subtract the nearest multiple of `y * scale` from x, without rounding: x and y are exact in float32, or x is the result
+ * of a larger scale, at most 2**28 times as large. The quotient is nearest up to a unit of its 29 bits. */
+static inline double byoc_residue_f64(double x, double y, double reciprocal, double scale) {
+  const double quotient = (x * (reciprocal / scale) + 0x1.8p52) - 0x1.8p52;
+  return x - quotient * (y * scale);
+}
+
+/* The exact remainder of a / b, with the sign of a. The quotient of two floats has up to 277 bits before the point; ten
+ * steps take 28 bits each, without a branch. A number below b, such as a number below infinity, is its own remainder. */
+static inline float byoc_fmod_f32(float a, float b) {
+  const double x = fabs((double)a), y = fabs((double)b), reciprocal = 1 / y;
+  double r = byoc_residue_f64(x, y, reciprocal, 0x1p252);
+  r = byoc_residue_f64(r, y, reciprocal, 0x1p224);
+  r = byoc_residue_f64(r, y, reciprocal, 0x1p196);
+  r = byoc_residue_f64(r, y, reciprocal, 0x1p168);
+  r = byoc_residue_f64(r, y, reciprocal, 0x1p140);
+  r = byoc_residue_f64(r, y, reciprocal, 0x1p112);
+  r = byoc_residue_f64(r, y, reciprocal, 0x1p84);
+  r = byoc_residue_f64(r, y, reciprocal, 0x1p56);
+  r = byoc_residue_f64(r, y, reciprocal, 0x1p28);
+  r = byoc_residue_f64(r, y, reciprocal, 1);
+  const double remainder = r < 0 ? r + y : r;
+  return copysignf((float)(x < y ? x : remainder), a);
+}
+static inline double byoc_fmod_f64(double a, double b) { return fmod(a, b); }
+
 /* Floating point: NaN wins over every number. The selection takes two steps, vectorised by gcc in long chains too; a
  * single step with two conditions is not. `at_least` and `at_most` are the same for a limit other than NaN, in a single
  * instruction. Remainders: `mod` has the sign of the divisor, `fmod` the sign of the dividend. */
@@ -90,9 +116,8 @@
   static inline T byoc_sign_##S(T x) { return x > 0 ? 1 : x < 0 ? -1 : x == 0 ? 0 : x; }                  \
   static inline T byoc_reciprocal_##S(T x) { return 1 / x; }                                              \
   static inline T byoc_power_##S(T x, T y) { return pow##F(x, y); }                                       \
-  static inline T byoc_fmod_##S(T a, T b) { return fmod##F(a, b); }                                       \
   static inline T byoc_mod_##S(T a, T b) {                                                                \
-    const T residue = fmod##F(a, b);                                                                      \
+    const T residue = byoc_fmod_##S(a, b);                                                                \
     const T modulo = (residue < 0) != (b < 0) ? residue + b : residue;                                    \
     return residue == 0 ? copysign##F((T)0, b) : modulo;                                                  \
   }                                                                                                       \

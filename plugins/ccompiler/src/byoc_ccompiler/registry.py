@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernels import (
+    argmax_pooling,
     attention,
     axes,
     byte_products,
@@ -17,6 +18,7 @@ from byoc_ccompiler.kernels import (
     data_movement,
     einsum,
     elementwise,
+    extreme_indices,
     grid_sampling,
     indexing,
     layers,
@@ -50,13 +52,15 @@ FAMILIES: Mapping[str, KernelFamily] = _by_op(
     byte_products.FAMILY,
     quantised_products.FAMILY,
     pooling.FAMILY,
+    argmax_pooling.FAMILY,
     attention.FAMILY,
     *rows.FAMILIES,
     transposes.FAMILY,
     *data_movement.FAMILIES,
     *indexing.FAMILIES,
     ordering.FAMILY,
-    *axes.FAMILIES,
+    axes.FAMILY,
+    extreme_indices.FAMILY,
     einsum.FAMILY,
     resizing.FAMILY,
     grid_sampling.FAMILY,

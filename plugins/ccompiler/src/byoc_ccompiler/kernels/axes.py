@@ -1,7 +1,6 @@
-"""Tensors as lines along an axis; and the ops going along an axis step by step.
+"""Tensors as lines along an axis; and the ops combining each element with all before.
 
-``cumsum`` and ``cumprod`` combine each element with all earlier elements. ``argmax`` and ``argmin`` find the index of
-the extreme element: a NaN is more extreme than any number. Both process the elements behind the axis side by side.
+``cumsum`` and ``cumprod`` combine each element with all earlier elements, the elements behind the axis side by side.
 """
 
 from __future__ import annotations
@@ -21,15 +20,13 @@ from byoc_ccompiler.kernels.pointwise import element_product, element_sum
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.steps import Step, shape_of
 
-__all__ = ["FAMILIES", "MAX_WORKERS", "AxisView", "require_along", "view_along", "view_of", "write_lines"]
+__all__ = ["FAMILY", "MAX_WORKERS", "AxisView", "require_along", "view_along", "view_of", "write_lines"]
 
 MAX_WORKERS = 32
 """Maximum lines with scratch memory at once."""
 
 _TOTALS = {"cumsum": (element_sum, 0), "cumprod": (element_product, 1)}
 """The combination of elements, and the value for no elements."""
-
-_SIGNS = {"argmax": ">", "argmin": "<"}
 
 
 class AxisView(NamedTuple):
@@ -105,8 +102,7 @@ def _write(kernel: Kernel) -> None:
     view, source, out = view_of(step), kernel.source(step.operands[0]), kernel.target(step.result)
     from_, to = c.Buffer("from", source.dtype), c.Buffer("to", out.dtype, c.MemoryAccess.WRITE)
     row, run = c.Variable("row"), view.size * view.inner
-    scan, size = (_cumulative, run) if step.op in _TOTALS else (_extreme, view.inner)
-    body = (c.Alias(from_, source, row * run), c.Alias(to, out, row * size), *scan(step, view, from_, to))
+    body = (c.Alias(from_, source, row * run), c.Alias(to, out, row * run), *_cumulative(step, view, from_, to))
     kernel.finish_block(loops_around(body, [row], [view.outer], part=0))
 
 
@@ -130,26 +126,5 @@ def _cumulative(step: Step, view: AxisView, from_: c.Buffer, to: c.Buffer) -> c.
     return block
 
 
-def _extreme(step: Step, view: AxisView, from_: c.Buffer, to: c.Buffer) -> c.Block:
-    """Return the statements finding the indices of extreme elements."""
-    new, old = (c.Variable(name, c.CType(from_.dtype)) for name in ("new", "old"))
-    index, k, inner = c.Variable("index"), c.Variable("k"), [view.inner]
-    takes_last, sign = flag_of(step.binding, "select_last_index"), _SIGNS[step.op]
-    is_better = new.compare(f"{sign}=" if takes_last else sign, old)
-    if new.type.is_float:
-        is_nan, is_number = new.compare("!=", new), old.compare("==", old)
-        is_better = c.Binary("||", is_better, is_nan if takes_last else c.Binary("&&", is_nan, is_number))
-    look = (
-        c.Let(new, from_[index * view.inner + k]),
-        c.Let(old, from_[to[k] * view.inner + k]),
-        c.If(is_better, (c.Store(to, k, index),)),
-    )
-    starts = loops_around((c.Store(to, k, c.Size(0)),), [k], inner)
-    return (*starts, c.For(index, c.Size(1), c.Size(view.size), loops_around(look, [k], inner)))
-
-
-FAMILIES = (
-    KernelFamily(frozenset(_TOTALS), reject_nothing, _write),
-    KernelFamily(frozenset(_SIGNS), reject_nothing, _write, require=lambda scope, step: require_along(scope, step, 1)),
-)
-"""Cumulative sums and products; the indices of extreme elements."""
+FAMILY = KernelFamily(frozenset(_TOTALS), reject_nothing, _write)
+"""Cumulative sums and products."""

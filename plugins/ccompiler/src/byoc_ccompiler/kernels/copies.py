@@ -24,6 +24,7 @@ __all__ = [
     "fetch_line",
     "index_term",
     "loops_around",
+    "memory_order",
     "offset_along",
     "rows_apart",
     "share_nest",
@@ -67,6 +68,13 @@ class Layout(NamedTuple):
 
     dims: _Dims
     strides: _Dims
+
+
+def memory_order(strides: Sequence[Dim]) -> list[int]:
+    """Return a tensor's axes in memory order, from the largest stride; in axis order if a stride is unknown."""
+    known_strides = [stride for stride in strides if isinstance(stride, int)]
+    axes = range(len(strides))
+    return sorted(axes, key=lambda axis: -known_strides[axis]) if len(known_strides) == len(strides) else list(axes)
 
 
 def rows_apart(space: _Dims) -> Layout:

@@ -7,6 +7,7 @@ rotation, continuation beyond borders, reversal of sequences, triangles. From si
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 from byoc_core.authoring import c
@@ -180,12 +181,13 @@ def _roll(kernel: Kernel, step: Step) -> c.Block:
 
 def _border_pad(kernel: Kernel, step: Step) -> c.Block:
     indices, rule = _indices(step), _BORDERS[str(step.binding.attrs["mode"])]
-    source_indices = {
-        axis: rule(indices[axis] - before, size)
+    padded = {
+        axis: (before, size)
         for axis, ((before, after), size) in enumerate(zip(_widths(step), shape_of(step.operands[0]), strict=True))
         if before or after
     }
-    return _mapped(kernel, step, indices, source_indices)
+    source_indices = {axis: rule(indices[axis] - before, size) for axis, (before, size) in padded.items()}
+    return _mapped(kernel, step, indices, source_indices, runs=padded)
 
 
 def _widths(step: Step) -> list[tuple[int, int]]:
@@ -212,11 +214,13 @@ def _mapped(
     indices: Sequence[c.Variable],
     source_indices: Mapping[int, c.Expression],
     *values: c.Let,
+    runs: Mapping[int, tuple[int, Dim]] = MappingProxyType({}),
 ) -> c.Block:
     """Return the statements copying elements; along some axes, ``source_indices`` are the indices in the operand.
 
     The source indices are computed from the indices of the result. Everything behind the last of these axes is copied
-    as a whole. ``values`` are variables used by the source indices.
+    as a whole. ``values`` are variables used by the source indices. ``runs`` has, for some axes, the first index of
+    the result with the elements of the whole axis in sequence, and their number.
     """
     source, out, result = kernel.source(step.operands[0]), kernel.target(step.result), shape_of(step.result)
     if not source_indices:
@@ -229,12 +233,22 @@ def _mapped(
         loop_of[let.variable] = max(loop_of[item] for item in c.variables_in(let.value))
     depth = max(loop_of[let.variable] for let in lets) + 1
     run = product(result[depth:])
-    target = offset_along(indices[:depth], compact_strides(result)[:depth])
-    origin = offset_along(along[:depth], compact_strides(shape_of(step.operands[0]))[:depth])
+    strides, source_strides = (compact_strides(shape)[:depth] for shape in (result, shape_of(step.operands[0])))
+    target, origin = offset_along(indices[:depth], strides), offset_along(along[:depth], source_strides)
     body = copy_run(out, target, source, origin, run)
     for axis in reversed(range(depth)):
-        axis_lets = (let for let in lets if loop_of[let.variable] == axis)
-        body = loops_around((*axis_lets, *body), [indices[axis]], [result[axis]], part=None if axis else 0)
+        body = (*(let for let in lets if loop_of[let.variable] == axis), *body)
+        if axis == depth - 1 and axis > 0 and axis in runs:
+            first, size = runs[axis]
+            to = offset_along([*indices[:axis], c.Size(first)], strides)
+            from_ = offset_along([*along[:axis], c.Size(0)], source_strides)
+            before, behind = (
+                c.For(indices[axis], c.Size(begin), c.Size(end), body)
+                for begin, end in ((0, first), (first + size, result[axis]))
+            )
+            body = (before, *copy_run(out, to, source, from_, size * run), behind)
+        else:
+            body = loops_around(body, [indices[axis]], [result[axis]], part=None if axis else 0)
     return body
 
 

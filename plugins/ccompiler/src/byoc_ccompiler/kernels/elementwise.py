@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import FunctionScope
 from byoc_core.backend.hooks import Rejection
-from byoc_core.dims import Dim, ceildiv
+from byoc_core.dims import ceildiv
 from byoc_core.ir import Binding, Value
 
 from byoc_ccompiler.attributes import axis_of, int_of
@@ -16,7 +15,7 @@ from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels import pointwise
 from byoc_ccompiler.kernels.axes import view_along
-from byoc_ccompiler.kernels.copies import StridedNest, share_nest, share_outermost
+from byoc_ccompiler.kernels.copies import StridedNest, memory_order, share_nest, share_outermost
 from byoc_ccompiler.kernels.loads import load_statements
 from byoc_ccompiler.kernels.row_writer import row_layouts
 from byoc_ccompiler.rejections import operand_shape, operand_type, reject_sizes
@@ -32,7 +31,7 @@ def _write(kernel: Kernel) -> None:
         _write_blocks(kernel, kernel.group.steps[0])
         return
     steps = kernel.group.steps
-    axes = _memory_order(kernel.strides(kernel.stored[0]))
+    axes = memory_order(kernel.strides(kernel.stored[0]))
     nest = StridedNest(kernel.group.space or (), row_layouts(kernel), axes)
     expressions: dict[Value, c.Expression] = {}
     body = load_statements(kernel, steps, nest.indices(), expressions)
@@ -42,13 +41,6 @@ def _write(kernel: Kernel) -> None:
     if len(nest.axes) > 1 and kernel.shared:
         schedule = replace(schedule, vector=nest.axes[-1].name)
     kernel.finish_block(kernel.lower(c.Nest(nest.axes, body), schedule))
-
-
-def _memory_order(strides: Sequence[Dim]) -> list[int]:
-    """Return a tensor's axes in memory order, from the largest stride; in axis order if a stride is unknown."""
-    known_strides = [stride for stride in strides if isinstance(stride, int)]
-    axes = range(len(strides))
-    return sorted(axes, key=lambda axis: -known_strides[axis]) if len(known_strides) == len(strides) else list(axes)
 
 
 def _write_blocks(kernel: Kernel, step: Step) -> None:

@@ -3,7 +3,8 @@
 With channels last, the inner loops run along the channels. Sums over small windows of known size are unrolled: each tap
 has an address, outside the image the address of a pixel of zeros. Other windows are visited individually, with the
 totals of a chunk of channels in a small array (for maxima too: a chain of maxima has more latency than memory). With
-channels first, a row takes a pass per tap, with the inner loop along the row; elsewhere a chunk is a single element.
+channels first, planes of known size are pooled row by row (:mod:`~byoc_ccompiler.kernels.plane_pooling`); a row of
+another image takes a pass per tap, with the inner loop along the row; elsewhere a chunk is a single element.
 """
 
 from __future__ import annotations
@@ -12,26 +13,23 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from dataclasses import replace
 
-import numpy as np
 from byoc_core.authoring import c
-from byoc_core.authoring.csource import C_TYPES, FunctionScope, c_suffix
+from byoc_core.authoring.csource import C_TYPES
 from byoc_core.backend.hooks import Rejection
 from byoc_core.dims import Dim
 from byoc_core.dtypes import is_integer
 from byoc_core.ir import Binding, Value
 from byoc_core.ops import axes_of
 
-from byoc_ccompiler.attributes import int_of, ints_of
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.copies import loops_around, offset_along
-from byoc_ccompiler.kernels.pointwise import known_power
+from byoc_ccompiler.kernels.copies import loops_around
+from byoc_ccompiler.kernels.plane_pooling import takes_rows, write_rows
+from byoc_ccompiler.kernels.pooling_windows import PooledImage, Pooling, layout_of, require_windows
 from byoc_ccompiler.rejections import FLOATS, operand_type, reject_non_floats
-from byoc_ccompiler.size_checks import require_spatial
-from byoc_ccompiler.steps import Step, dtype_of, shape_of
+from byoc_ccompiler.steps import Step
 
 __all__ = ["FAMILY"]
 
@@ -42,173 +40,19 @@ _SHORT = 16
 """Minimum elements of a row worth a pass per tap."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Axis:
-    """The windows along a spatial axis.
-
-    Each window has ``window`` taps, or 0 for adaptive pooling: the windows then divide the axis. ``begin`` and ``end``
-    are padding.
-    """
-
-    name: str
-    size: Dim
-    out_size: Dim
-    window: int = 0
-    stride: int = 1
-    dilation: int = 1
-    begin: int = 0
-    end: int = 0
-
-    @property
-    def is_inside(self) -> bool:
-        """Whether every tap of every window is known to lie inside the image."""
-        if not self.window or self.begin or not isinstance(self.size, int) or not isinstance(self.out_size, int):
-            return False
-        return (self.out_size - 1) * self.stride + (self.window - 1) * self.dilation < self.size
-
-    def taps(self, index: c.Expression) -> tuple[c.Variable, c.Variable, c.Variable, c.Block]:
-        """Return a window's first position inside the image, the taps inside and with padding, and the declarations."""
-        first, count, wide, start, skip, room = (
-            c.Variable(f"{prefix}_{self.name}") for prefix in ("first", "count", "wide", "start", "skip", "room")
-        )
-        size = c.Size(self.size)
-        if not self.window:
-            end = ((index + 1) * size + (self.out_size - 1)) // self.out_size
-            return first, count, count, (c.Let(first, index * size // self.out_size), c.Let(count, end - first))
-        skipped = (self.dilation - 1 - start) // self.dilation
-        left = (size - 1 - first + self.dilation) // self.dilation
-        reach = (size + (self.end - 1) - start) // self.dilation + 1
-        statements: c.Block = (
-            c.Let(start, index * self.stride - self.begin),
-            c.Let(skip, c.Select(start.compare("<", 0), skipped, c.Size(0))),
-            c.Let(first, start + skip * self.dilation),
-            c.Let(room, c.Select(first.compare("<", size), left, c.Size(0))),
-            # Padding is smaller than the window: at least one tap is not skipped.
-            c.Let(count, c.index_min(self.window - skip, room)),
-            c.Let(wide, c.index_min(c.Size(self.window), reach)),
-        )
-        return first, count, wide, statements
-
-
-class _Window(NamedTuple):
-    """A window: the position of a tap along each axis, the divisor of a mean, and the statements declaring both.
-
-    For each axis, ``taps`` has the index of a tap, counted from the first tap inside the image, ``counts`` their
-    number.
-    """
-
-    positions: Sequence[c.Expression]
-    divisor: c.Variable
-    statements: c.Block
-    taps: Sequence[c.Variable]
-    counts: Sequence[c.Variable]
-
-
-@dataclass(frozen=True, slots=True)
-class _Pooling:
-    """A pooling op: ``kind`` is ``max``, ``avg`` or ``lp``, and ``power`` the exponent of ``lp``."""
-
-    kind: str
-    type: c.CType
-    batch: Dim
-    channels: Dim
-    axes: tuple[_Axis, ...]
-    counts_padding: bool
-    power: int
-
-    @classmethod
-    def of_step(cls, step: Step) -> Self:
-        """Return the pooling defined by an op."""
-        binding, attrs = step.binding, step.binding.attrs
-        order = axes_of(str(attrs["layout"]), "NC")
-        batch, channels, *sizes = (shape_of(step.operands[0])[axis] for axis in order)
-        out_sizes = [shape_of(step.result)[axis] for axis in order[2:]]
-        columns: list[Sequence[Any]] = ["dhw"[-len(sizes) :], sizes, out_sizes]
-        if "output_size" not in attrs:
-            padding = ints_of(binding, "padding")
-            columns += [ints_of(binding, name) for name in ("pool_size", "strides", "dilation")]
-            columns += [padding[: len(sizes)], padding[len(sizes) :]]
-        axes = tuple(_Axis(*axis) for axis in zip(*columns, strict=True))
-        kind = step.op.removeprefix("nn.").removeprefix("adaptive_").partition("_")[0]
-        power = int_of(binding, "p") if "p" in attrs else 1
-        type_, counts_padding = c.CType(dtype_of(step.result)), attrs.get("count_include_pad") is True
-        return cls(kind, type_, batch, channels, axes, counts_padding, power)
-
-    @property
-    def is_sum(self) -> bool:
-        """Whether elements are added up."""
-        return self.kind != "max"
-
-    @property
-    def is_inside(self) -> bool:
-        """Whether every tap of every window is known to lie inside the image."""
-        return all(axis.is_inside for axis in self.axes)
-
-    @property
-    def start(self) -> c.Literal:
-        """The total of a window without elements."""
-        least = -np.inf if self.type.is_float else np.iinfo(self.type.dtype).min
-        return c.Literal(0 if self.is_sum else least, self.type)
-
-    def combine(self, total: c.Expression, value: c.Expression) -> c.Expression:
-        """Return a total with a further element."""
-        if not self.is_sum:
-            maximum = c.Callee(f"byoc_maximum_{c_suffix(self.type.dtype)}", np.maximum, flops=1)
-            return c.Call(maximum, (total, value), self.type)
-        if self.kind == "avg":
-            return total + value
-        size = c.Callee("fabsf" if self.type.dtype == "float32" else "fabs", np.abs, flops=1)
-        return total + known_power(c.Call(size, (value,), self.type), self.power)
-
-    def finish(self, total: c.Expression, divisor: c.Expression) -> c.Expression:
-        """Return the result from a window's total and the divisor of a mean."""
-        if self.kind == "avg":
-            return total / divisor
-        return known_power(total, 1.0 / self.power)
-
-    def window(self, indices: Sequence[c.Expression]) -> _Window:
-        """Return the window with this number along each axis."""
-        statements: c.Block = ()
-        taps = [c.Variable(f"k_{axis.name}") for axis in self.axes]
-        positions: list[c.Expression] = []
-        counts: list[c.Variable] = []
-        counted: c.Expression = c.Size(1)
-        for axis, index, tap in zip(self.axes, indices, taps, strict=True):
-            first, count, wide, declarations = axis.taps(index)
-            statements += declarations
-            counts.append(count)
-            positions.append(first + tap * axis.dilation)
-            counted = counted * (wide if self.counts_padding else count)
-        divisor = c.Variable("divisor", self.type)
-        declared = c.Let(divisor, c.Cast(c.index_max(c.Size(1), counted), self.type))
-        return _Window(positions, divisor, (*statements, declared), taps, counts)
-
-
-class _Image(NamedTuple):
-    """A channel of an image, or a chunk of channels: a pointer to the first element, and the spatial strides."""
-
-    first: c.Alias
-    strides: Sequence[Dim]
-
-    def pointer(self, name: str, positions: Sequence[c.Expression]) -> c.Alias:
-        """Return the pointer to the element at positions along the spatial axes, or along the leading axes."""
-        buffer, offset = self.first.buffer, offset_along(positions, self.strides[: len(positions)])
-        return c.Alias(replace(buffer, name=name), buffer, offset)
-
-
 def _write(kernel: Kernel) -> None:
     """Write the kernel of a pooling op: a nest over windows, or rows of windows, in chunks of channels."""
     (step,) = kernel.group.steps
     (x,) = step.operands
-    pooling, order = _Pooling.of_step(step), axes_of(str(step.binding.attrs["layout"]), "NC")
+    pooling, order = Pooling.of_step(step), axes_of(layout_of(step), "NC")
     batch, first, count, chunk = map(c.Variable, ("n", "c0", "c_count", "chunk"))
     windows = tuple(c.Axis(c.Variable(f"o_{axis.name}"), axis.out_size) for axis in pooling.axes)
     indices = [axis.index for axis in windows]
 
-    def image_in(name: str, buffer: c.Buffer, value: Value) -> _Image:
+    def image_in(name: str, buffer: c.Buffer, value: Value) -> PooledImage:
         batch_step, channel_step, *strides = (kernel.strides(value)[axis] for axis in order)
         start = batch * batch_step + first * channel_step
-        return _Image(c.Alias(replace(buffer, name=name), buffer, start), strides)
+        return PooledImage(c.Alias(replace(buffer, name=name), buffer, start), strides)
 
     images = image_in("from", kernel.source(x), x), image_in("to", kernel.target(step.result), step.result)
     before: c.Block = ()
@@ -217,8 +61,9 @@ def _write(kernel: Kernel) -> None:
     if has_planes:
         # Planes are consecutive, across batches too.
         pooling, room = replace(pooling, batch=1, channels=pooling.batch * pooling.channels), 1
-        takes_passes = _takes_passes(pooling)
-        if takes_passes:
+        if takes_rows(pooling):
+            body, windows = write_rows(pooling, *images), ()
+        elif _takes_passes(pooling):
             body, windows = _passes(pooling, indices, *images), windows[:-1]
         else:
             body = _reduction(pooling, indices, *images, c.Size(1), 1)
@@ -236,7 +81,7 @@ def _write(kernel: Kernel) -> None:
     kernel.finish_block((*before, *kernel.lower(nest, schedule)))
 
 
-def _takes_passes(pooling: _Pooling) -> bool:
+def _takes_passes(pooling: Pooling) -> bool:
     """Return whether a pass along a row for each tap takes less time than window by window."""
     right, rank = pooling.axes[-1], len(pooling.axes)
     is_short = isinstance(right.out_size, int) and right.out_size < _SHORT
@@ -246,7 +91,7 @@ def _takes_passes(pooling: _Pooling) -> bool:
     return right.window > 0 and not is_tiny and not (is_short and (pooling.is_sum or rank == 1))
 
 
-def _passes(pooling: _Pooling, indices: Sequence[c.Variable], image: _Image, result: _Image) -> c.Block:
+def _passes(pooling: Pooling, indices: Sequence[c.Variable], image: PooledImage, result: PooledImage) -> c.Block:
     """Return the statements visiting the windows of a row once for each tap: a sum takes the taps individually."""
     (*outer, last_index), along = indices, pooling.axes[-1]
     rows, window = pooling.window([*outer, c.Size(0)]), pooling.window(indices)
@@ -269,7 +114,7 @@ def _passes(pooling: _Pooling, indices: Sequence[c.Variable], image: _Image, res
 
 
 def _unrolled(
-    kernel: Kernel, pooling: _Pooling, indices: Sequence[c.Variable], image: _Image, result: _Image
+    kernel: Kernel, pooling: Pooling, indices: Sequence[c.Variable], image: PooledImage, result: PooledImage
 ) -> tuple[c.Block, c.Block]:
     """Return the statements before all windows, and the statements reducing a window of known size in all channels."""
     channel, total, to = c.Variable("c"), c.Variable("total", pooling.type), result.pointer("to", indices)
@@ -305,7 +150,12 @@ def _unrolled(
 
 
 def _reduction(
-    pooling: _Pooling, indices: Sequence[c.Variable], image: _Image, result: _Image, count: c.Expression, room: int
+    pooling: Pooling,
+    indices: Sequence[c.Variable],
+    image: PooledImage,
+    result: PooledImage,
+    count: c.Expression,
+    room: int,
 ) -> c.Block:
     """Return the statements reducing a window in ``count`` neighbouring elements, with room for their totals.
 
@@ -340,14 +190,6 @@ def _reject(binding: Binding) -> Rejection | None:
     return Rejection("dtype", f"{binding.op.name} is compiled for {', '.join(FLOATS)} and integers, not for {dtype}")
 
 
-def _require(scope: FunctionScope, step: Step) -> None:
-    axes = _Pooling.of_step(step).axes
-    padded = [axis.size + axis.begin + axis.end for axis in axes]
-    # Adaptive pooling divides any image.
-    window = [(axis.window - 1) * axis.dilation + 1 if axis.window else 1 for axis in axes]
-    require_spatial(scope, step.op, "the padded image", padded, window)
-
-
 def _access(step: Step, index: int) -> Access:
     return Access.ROWS if str(step.binding.attrs["layout"]).endswith("C") else Access.COMPACT
 
@@ -355,5 +197,5 @@ def _access(step: Step, index: int) -> Access:
 _OPS = frozenset(
     f"nn.{kind}_pool{rank}d" for kind in ("max", "avg", "lp", "adaptive_max", "adaptive_avg") for rank in (1, 2, 3)
 )
-FAMILY = KernelFamily(_OPS, _reject, _write, require=_require, reads=_access, writes=_access)
+FAMILY = KernelFamily(_OPS, _reject, _write, require=require_windows, reads=_access, writes=_access)
 """Pooling."""

@@ -17,7 +17,7 @@ from byoc_core.dtypes import dtype_info
 
 from byoc_ccompiler.family import KernelFamily, any_access
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.copies import Layout, StridedNest, fetch, loops_around, share_nest
+from byoc_ccompiler.kernels.copies import Layout, StridedNest, fetch, loops_around, memory_order, share_nest
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.steps import Step, shape_of
 from byoc_ccompiler.vector_unit import VectorUnit
@@ -29,6 +29,9 @@ _ROWS_AHEAD = 8
 
 _FETCHED_NBYTES = range(128, 2048 + 1)
 """Bytes of rows, from and to, prefetched in software: the processor itself prefetches longer rows."""
+
+_SET_NBYTES, _SET_LINES = 1 << 12, 8
+"""Bytes between addresses of the same set of the first-level cache; lines of a set, about."""
 
 _SOURCE, _RESULT = "source", "result"
 
@@ -48,10 +51,15 @@ def _write(kernel: Kernel) -> None:
         _SOURCE: Layout(space, tuple(strides[axis] for axis in order_of(step))),
         _RESULT: Layout(space, kernel.strides(step.result)),
     }
-    nest = StridedNest(space, layouts, range(len(space)))
-    last, lanes = len(nest.sizes) - 1, kernel.unit.lanes(target.dtype)
-    moves = (c.Store(target, nest.position(_RESULT), source[nest.position(_SOURCE)]),)
+    nest, lanes = (
+        StridedNest(space, layouts, memory_order(kernel.strides(step.result))),
+        kernel.unit.lanes(target.dtype),
+    )
     turned = _find_turned(nest, target.dtype, lanes)
+    if turned is None:
+        by_axis = StridedNest(space, layouts, range(len(space)))
+        nest = nest if _shares_sets(by_axis, target.dtype) else by_axis
+    last, moves = len(nest.sizes) - 1, (c.Store(target, nest.position(_RESULT), source[nest.position(_SOURCE)]),)
     if turned is not None:
         outer = [axis for loop, axes in enumerate(nest.groups) if loop not in (turned, last) for axis in axes]
         planes = StridedNest(space, layouts, outer, prefix="p")
@@ -69,6 +77,16 @@ def _write(kernel: Kernel) -> None:
     else:
         block = share_nest(kernel, nest.axes, moves)
     kernel.finish_block(block)
+
+
+def _shares_sets(nest: StridedNest, dtype: str) -> bool:
+    """Return whether the innermost loop writes more cache lines of the same set than the first-level cache has ways."""
+    if not nest.sizes:
+        return False
+    step, size = nest.step(_RESULT, len(nest.sizes) - 1)[0], nest.sizes[-1]
+    if not isinstance(step, int) or not isinstance(size, int) or step == 0:
+        return False
+    return step * dtype_info(dtype).itemsize % _SET_NBYTES == 0 and size > _SET_LINES
 
 
 def _find_turned(nest: StridedNest, dtype: str, lanes: int) -> int | None:

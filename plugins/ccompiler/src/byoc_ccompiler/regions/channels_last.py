@@ -18,6 +18,7 @@ from byoc_core.transform import MoveTransposes, RewriteGraph, rewrite_module
 
 from byoc_ccompiler.attributes import axis_of, ints_of
 from byoc_ccompiler.family import KernelFamily
+from byoc_ccompiler.regions.few_results import keeps_channels_first
 from byoc_ccompiler.steps import dtype_of, shape_of
 
 __all__ = ["channels_last", "preferred_orders"]
@@ -102,6 +103,8 @@ def channels_last(module: IRModule, families: Mapping[str, KernelFamily]) -> IRM
     def turn(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
         attrs = _turned_attrs(binding)
         if attrs is None or not _can_turn(binding, families):
+            return None
+        if binding.op.name in _CONVOLUTIONS and keeps_channels_first(binding, graph):
             return None
         image, *weights = binding.operands
         turned = graph.emit("permute_dims", (image,), {"axes": _last(len(shape_of(image)))})

@@ -26,6 +26,7 @@ from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.quantised_weights import QUANTISED_DENSE
 from byoc_ccompiler.regions.byte_products import use_byte_products
 from byoc_ccompiler.regions.channels_last import channels_last
+from byoc_ccompiler.regions.few_results import multiply_pixels
 from byoc_ccompiler.regions.padded_windows import skip_padding
 from byoc_ccompiler.regions.quantised_products import use_quantised_products
 from byoc_ccompiler.regions.repeated_channels import repeat_channels
@@ -63,7 +64,7 @@ def prepare_regions(
     module = widen_halves(module, families)
     # Constants of 16-bit floats are cast now; quantised constants stay until their readers are known.
     fold = FoldConstants(kept=("dequantize",))
-    convolved = _run(module, fold, convolve_transposed, convolve_slices, skip_padding, repeat_channels)
+    convolved = _run(module, fold, convolve_transposed, multiply_pixels, convolve_slices, skip_padding, repeat_channels)
     module = _run(convolved, lambda module: channels_last(module, families), Simplify())
     module = slice_single_indices(module)
     return _run(module, use_byte_products, RemoveDeadCode(), use_quantised_products, RemoveDeadCode(), FoldConstants())

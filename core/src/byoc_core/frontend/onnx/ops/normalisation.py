@@ -156,7 +156,8 @@ def _hardmax(node: NodeContext, value: Value, axis: int) -> Value:
     ones = node.emit("broadcast_to", node.constant(np.ones((), np.int64)), shape=sizes)
     indices = node.emit("cumsum", ones, axis=axis, exclusive=True)
     largest = node.emit("argmax", value, axis=axis, keepdims=True)
-    return node.emit("cast", node.emit("equal", indices, largest), dtype=type_.dtype)
+    numbers = (node.constant(np.array(number, to_numpy(type_.dtype))) for number in (1, 0))
+    return node.emit("where", node.emit("equal", indices, largest), *numbers)
 
 
 def _tensor(value: Value) -> TensorType:
