@@ -113,7 +113,7 @@ def _write(kernel: Kernel) -> None:
         found.append(neighbours)
     adds: list[c.Statement] = [c.Declare(total, c.Literal(0, type_))]
     for combined in itertools.product(*found):
-        place, factor = c.Variable("offset", c.INDEX), c.Variable("factor", type_)
+        location, factor = c.Variable("offset", c.INDEX), c.Variable("factor", type_)
         weight: c.Expression = combined[0][1]
         for _, share in combined[1:]:
             weight = weight * share
@@ -122,10 +122,10 @@ def _write(kernel: Kernel) -> None:
             c.Let(exact, weight),
             c.Let(counts, exact.compare("!=", 0.0)),
             c.Let(factor, c.Cast(exact, type_)),
-            c.Let(place, offset_along([index for index, _ in combined], steps)),
+            c.Let(location, offset_along([index for index, _ in combined], steps)),
         )
         # An element of weight 0 counts as zero, even if infinite.
-        value = c.Select(counts, pixels[channel * channel_step + place], c.Literal(0, type_))
+        value = c.Select(counts, pixels[channel * channel_step + location], c.Literal(0, type_))
         adds.append(c.Assign(total, total + value * factor))
     adds.append(c.Store(to, channel * out_channel, total))
     block += loops_around(tuple(adds), [channel], [group_channels])
