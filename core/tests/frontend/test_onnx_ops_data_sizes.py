@@ -148,7 +148,12 @@ def _resize(opset: int) -> Cases:
         _case(x, roi, factors[0], coordinate_transformation_mode="asymmetric", nearest_mode=rounding, constants=(1,))
         for rounding in ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil")
     ]
-    return [*sizes, *scaled, *whole]
+    integers = [
+        _case(_ints(1, 2, 4, 4, dtype=dtype), roi, own, mode="linear", constants=(1,))
+        for own in factors[:2]
+        for dtype in ("int8", "int32")
+    ]
+    return [*sizes, *scaled, *whole, *integers]
 
 
 def _upsample(opset: int) -> Cases:

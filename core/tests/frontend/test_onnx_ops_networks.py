@@ -170,7 +170,12 @@ def _resize_before_11() -> Cases:
     goals = [_f32(1, 1, 2, 4), _f32(1, 1, 0.5, 0.5), _f32(1, 1, 2, 0.5)]
     x = _floats(1, 2, 4, 6)
     nearest = [_case(x, goal, constants=(1,), mode="nearest") for goal in goals]
-    return nearest + [_case(x, goal, constants=(1,), mode="linear", exact=False) for goal in goals]
+    bytes_ = [_case(x, goal, constants=(1,), mode="linear") for goal in goals for x in _integer_images("int8", "uint8")]
+    return nearest + [_case(x, goal, constants=(1,), mode="linear", exact=False) for goal in goals] + bytes_
+
+
+def _integer_images(*dtypes: str) -> list[Any]:
+    return [_ints(1, 2, 4, 6, low=-100 * (dtype != "uint8"), high=101, dtype=dtype) for dtype in dtypes]
 
 
 def _resize(opset: int) -> Cases:
@@ -187,6 +192,8 @@ def _resize(opset: int) -> Cases:
             cases.append(_case(x, _f32(), goal, mode="linear", exact=False, **attrs))
             cases.append(_case(x, _f32(), goal, mode="cubic", exact=False, **attrs))
             cases += [_case(odd, _f32(), goal, mode="nearest", nearest_mode=name, **attrs) for name in roundings]
+            images = _integer_images("int8", "uint8", "int32")
+            cases += [_case(image, _f32(), goal, mode="linear", **attrs) for image in images]
         attrs = {"constants": (1, 2), "mode": "cubic", "exact": False}
         cases.append(_case(x, _f32(), goal, cubic_coeff_a=-0.5, exclude_outside=1, **attrs))
     for sizes in (_i64(1, 2, 9, 11), _i64(1, 2, 3, 1)):

@@ -71,6 +71,43 @@ def test_geometries(dtype: str, march: str) -> None:
         _check(function, actual, image, weight)
 
 
+LINES: dict[str, tuple[tuple[int, int, int], int, dict[str, Any]]] = {
+    "padded": ((2, 29, 40), 15, {"padding": (7, 7)}),
+    "causal": ((1, 23, 33), 4, {"padding": (3, 0)}),
+    "strided": ((3, 40, 18), 5, {"strides": (3,), "padding": (2, 1)}),
+    "dilated": ((1, 30, 16), 3, {"dilation": (8,), "padding": (8, 8)}),
+    "a filter of the longest reach": ((2, 37, 17), 31, {"padding": (15, 15)}),
+    "shorter than the filter": ((1, 5, 20), 9, {"padding": (4, 4)}),
+    "many channels": ((1, 7, 529), 3, {"padding": (1, 1)}),
+    "one step": ((1, 1, 16), 3, {"padding": (1, 1)}),
+    "empty batch": ((0, 5, 16), 3, {}),
+}
+
+
+@pytest.mark.parametrize("march", ["generic", "x86-64-v3", "native", PORTABLE])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sequences(dtype: str, march: str) -> None:
+    """``nn.conv1d`` goes the way of images of one row, with an epilogue reading a tensor of two axes and channels."""
+    bench = Bench(march=march)
+    functions = []
+    for number, (shape, filter_size, attrs) in enumerate(LINES.values()):
+        weight = _random((shape[-1], 1, filter_size), dtype, number)
+        for is_constant in (True, False):
+            builder = bench.builder()
+            image = builder.param("x", tensor(("n", "t", shape[-1]) if number % 3 else shape, dtype))
+            kernel = builder.const(weight) if is_constant else builder.param("w", tensor(weight.shape, dtype))
+            form = {"groups": shape[-1], "data_layout": "NWC", **attrs}
+            sums = builder.emit("nn.conv1d", image, kernel, **form)
+            result = builder.emit("add", sums, builder.const(_random(shape[-1], dtype, 9)))
+            functions.append((bench.add(builder, sums, result), _random(shape, dtype), weight))
+    assert "_depthwise_border" in bench.module.get_source()
+    assert ("_windows_" in bench.module.get_source()) == (march == PORTABLE)  # scalars reach less far
+    for function, image, weight in functions:
+        plain, actual = bench.run(function, *[image, weight][: len(function.params)])
+        _check(function, plain, image, weight)
+        np.testing.assert_array_equal(actual, plain + _random(image.shape[-1], dtype, 9))
+
+
 @pytest.mark.parametrize(("march", "least_lanes"), [("generic", 4), ("x86-64-v3", 8), ("native", 4), (PORTABLE, 1)])
 @pytest.mark.parametrize("size", [2, 4, 8, 16])
 def test_groups_of_few_channels(size: int, march: str, least_lanes: int) -> None:

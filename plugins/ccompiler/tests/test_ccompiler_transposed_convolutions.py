@@ -154,3 +154,24 @@ def test_a_filter_given_by_the_caller_stays_transposed() -> None:
     x, weight = builder.param("x", tensor((1, 2, 3, 3))), builder.param("w", tensor((2, 2, 2, 2)))
     function = bench.add(builder, builder.emit("nn.conv2d_transpose", x, weight, strides=(2, 2)))
     assert "nn.conv2d_transpose" in _ops(bench, function)
+
+
+@pytest.mark.parametrize(("rank", "op"), [(1, "nn.conv1d_transpose"), (2, "nn.conv2d_transpose"), (3, "nn.conv3d")])
+def test_dequantised_filters_are_constants_too(rank: int, op: str) -> None:
+    """Quantised filters stay until products of bytes are found; the rewrites of floats then see the folded filters."""
+    bench, draw = Bench(), np.random.default_rng(rank)
+    weight = draw.integers(-5, 6, (16, 16, *[3] * rank)).astype("int8")
+    scales, zeros = np.full(16, 0.5, "float32"), np.zeros(16, "int8")
+    functions = []
+    for is_quantised in (True, False):
+        builder = bench.builder()
+        x = builder.param("x", tensor((2, 16, *[5] * rank)))
+        wide = builder.emit("dequantize", *map(builder.const, (weight, scales, zeros)), axis=0)
+        filters = wide if is_quantised else builder.const(weight.astype("float32") * np.float32(0.5))
+        functions.append(bench.add(builder, builder.emit(op, x, filters, strides=(2,) * rank)))
+    quantised, plain = (_ops(bench, function) for function in functions)
+    assert quantised == plain
+    assert op not in quantised
+    image = draw.integers(-4, 5, (2, 16, *[5] * rank)).astype("float32")
+    actual, expected = (bench.run(function, image)[0] for function in functions)
+    np.testing.assert_array_equal(actual, expected)

@@ -318,3 +318,31 @@ print(json.dumps(seen))
     for switch in ("0", "1"):
         found = answer_of(script, environment={"BYOC_NUM_THREADS": "5", "BYOC_NATIVE": switch})
         assert found == [3, 2, 3, 5, 5, 2, 5, 6, 2, 6, 6, 6]
+
+
+def test_a_call_begun_by_python_before_all_machines_has_the_keeper_of_machines() -> None:
+    """A build for a number of threads begins a call before the first machine: both have to know the library."""
+    script = f"""
+import json
+import numpy as np
+import byoc_core
+from byoc_core.runtime import threads
+
+threads.leave_call(threads.enter_call(1))
+openmp, seen = threads.use_openmp(), []
+
+
+def look(x):
+    seen.append(openmp.max_threads() if openmp else threads.num_threads())
+    return x
+
+
+executable = byoc_core.build(byoc_core.parse({IDENTITY!r}), [])
+machine = byoc_core.VirtualMachine(executable, externs={{"look": look}}, num_threads=3)
+machine["main"](np.ones(4, "float32"))
+print(json.dumps([seen, threads.team_runner() != 0]))
+"""
+    for switch in ("0", "1"):
+        has_extension = switch == "1" and extension() is not None
+        environment = {"BYOC_NUM_THREADS": "5", "BYOC_NATIVE": switch}
+        assert answer_of(script, environment=environment) == [[3], has_extension]

@@ -8,6 +8,7 @@ from types import ModuleType
 
 from byoc_core.errors import OptionsError
 from byoc_core.native.processors import count_cpus
+from byoc_core.runtime.extension import extension as extension_of_process
 from byoc_core.runtime.threads.fork_lock import ForkLock
 from byoc_core.runtime.threads.openmp import OpenMP, load_openmp
 from byoc_core.runtime.threads.worker_accounts import CallToken, NativeAccounts, ThreadAccounts, WorkerAccounts
@@ -122,13 +123,16 @@ def enter_call(wanted: int = 0) -> CallToken:
     Args:
         wanted: the machine's number of threads; 0 for the process's. A nested call has at most the number of the outer
             call.
+
+    Without a machine before, this call opens the accounts, kept by the C extension if available: later native calls
+    know no other accounts.
     """
-    return (_process.accounts or _process.open_accounts()).enter(wanted)
+    return (_process.accounts or _process.open_accounts(extension_of_process())).enter(wanted)
 
 
 def leave_call(token: CallToken) -> None:
     """End the call begun by :func:`enter_call`."""
-    (_process.accounts or _process.open_accounts()).leave(token)
+    (_process.accounts or _process.open_accounts(extension_of_process())).leave(token)
 
 
 class _Process:

@@ -63,7 +63,7 @@ class ChainSchedule:
 def choose_schedule(kernel: Kernel, geometry: ConvolutionGeometry) -> DepthwiseSchedule | None:
     """Return the schedule of a convolution with filters summed up in registers; ``None`` for any other."""
     image, weight = kernel.group.steps[0].operands
-    has_rows = geometry.layout == "NHWC" and kernel.strides(image)[-1] == 1
+    has_rows = geometry.layout.endswith("C") and kernel.strides(image)[-1] == 1
     has_filter = geometry.group_channels == 1 or isinstance(weight, Constant)
     is_suited = has_rows and has_filter and has_suited_filter(geometry, kernel.unit)
     return choose_blocks(geometry, kernel.unit) if is_suited else None

@@ -94,7 +94,8 @@ class DepthwiseBlock:
         """
         geometry, chunk, c0, count, x_count = self.geometry, self.chunk, self.c0, self.count, c.Variable("x_count")
         offset, end = (self.y - y0) * (self.columns * chunk), c.index_min(y0 + self.rows, geometry.out_height)
-        tile = SumsTile(self.sums, chunk, x0, x_count, c0, count, leading=(image, self.y), offset=offset)
+        leading = (image, self.y) if "H" in geometry.layout else (image,)
+        tile = SumsTile(self.sums, chunk, x0, x_count, c0, count, leading=leading, offset=offset)
         body = (
             c.Let(count, c.index_min(c.Size(chunk), c.Size(geometry.channels) - c0)),
             c.Let(x_count, c.index_min(c.Size(self.columns), c.Size(geometry.out_width) - x0)),

@@ -67,7 +67,19 @@ def prepare_regions(
     convolved = _run(module, fold, convolve_transposed, multiply_pixels, convolve_slices, skip_padding, repeat_channels)
     module = _run(convolved, lambda module: channels_last(module, families), Simplify())
     module = slice_single_indices(module)
-    return _run(module, use_byte_products, RemoveDeadCode(), use_quantised_products, RemoveDeadCode(), FoldConstants())
+    module = _run(
+        module, use_byte_products, RemoveDeadCode(), use_quantised_products, RemoveDeadCode(), FoldConstants()
+    )
+    return _convolve_late(module, families)
+
+
+def _convolve_late(module: IRModule, families: Mapping[str, KernelFamily]) -> IRModule:
+    """Return the module with the rewrites of convolutions also for filters dequantised by the last folding."""
+    convolved = _run(module, convolve_transposed, convolve_slices)
+    if convolved.functions == module.functions:
+        return module
+    turned = _run(convolved, skip_padding, repeat_channels, lambda module: channels_last(module, families))
+    return _run(turned, Simplify(), FoldConstants())
 
 
 _RECOGNISED = ("nn.layer_norm", "nn.softmax", "nn.gelu", "nn.rms_norm", "nn.swish", "nn.hard_swish", "nn.attention")

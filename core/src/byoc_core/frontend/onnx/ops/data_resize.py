@@ -13,10 +13,22 @@ from byoc_core.frontend.onnx.ops.data_dependent import emit_range
 from byoc_core.frontend.onnx.ops.data_sizes import elements, number, size_value, sizes_value
 from byoc_core.ir.module import Value
 
-__all__ = ["BY_GROWTH", "ComputedTarget", "Sampling", "resize_axes", "target_by_factors", "target_by_sizes"]
+__all__ = [
+    "BY_GROWTH",
+    "ComputedTarget",
+    "Sampling",
+    "image",
+    "in_dtype_of_image",
+    "resize_axes",
+    "target_by_factors",
+    "target_by_sizes",
+]
 
 BY_GROWTH = "by_growth"
 """The rounding before operator set 11: down if the axis grows, else up."""
+
+_INTERPOLATED_INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
+"""The integers weighed as float64 by linear interpolation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +102,31 @@ def resize_axes(
         sampling: the positions and the interpolation.
         regions: start and end of each axis, as float64 shares of the axis; for positions in a region.
     """
-    dtype, value = node.type(0).dtype, node.value(0)
+    dtype, value = node.type(0).dtype, image(node, sampling.method, antialias=sampling.antialias)
     is_narrow = sampling.method != "nearest" and is_float(dtype) and dtype not in ("float32", "float64")
     value = _cast(node, value, "float32") if is_narrow else value
     for index, axis in enumerate(axes):
         region = regions[index] if regions else None
         value = _Axis(node, value, axis, target.sizes[index], target.factors[index], sampling).resized(region)
-    return _cast(node, value, dtype) if is_narrow else value
+    return in_dtype_of_image(node, value)
+
+
+def image(node: NodeContext, method: str, *, antialias: bool = False) -> Value:
+    """Return the first input; integers as float64 for linear interpolation."""
+    dtype, value = node.type(0).dtype, node.value(0)
+    is_weighed = method == "linear" and not antialias and dtype in _INTERPOLATED_INTEGERS
+    return _cast(node, value, "float64") if is_weighed else value
+
+
+def in_dtype_of_image(node: NodeContext, value: Value) -> Value:
+    """Return a value in the dtype of the first input; integers lose their fraction, as in ONNX Runtime.
+
+    Means of equal integers keep the integer: float32 forgets the error of float64.
+    """
+    dtype, found = node.type(0).dtype, node.tensor_type(value).dtype
+    if found == dtype:
+        return value
+    return _cast(node, value if is_float(dtype) else _cast(node, value, "float32"), dtype)
 
 
 class _Axis:

@@ -14,6 +14,8 @@ from byoc_core.ir.module import Value
 
 __all__ = ["IMPORTERS"]
 
+_REDUCTIONS = ("none", "add", "mul", "max", "min")
+
 
 def _import_gather_elements(node: NodeContext) -> Sequence[Imported]:
     return (node.emit("gather_elements", node.value(0), node.value(1), axis=node.attr_int("axis", 0)),)
@@ -25,13 +27,15 @@ def _import_gather_nd(node: NodeContext) -> Sequence[Imported]:
 
 
 def _read_reduction(node: NodeContext) -> str:
-    """Return the treatment of updates; before opset 16 updates replace; ``min`` and ``max`` came with opset 18."""
+    """Return the treatment of updates; before opset 16 updates replace.
+
+    ``min`` and ``max`` came with opset 18, but PyTorch writes both for opset 16 and 17 too, and ONNX Runtime runs both.
+    """
     if node.opset < 16:
         return "update"
-    reductions = ("none", "add", "mul") if node.opset < 18 else ("none", "add", "mul", "max", "min")
     reduction = node.attr_string("reduction", "none")
-    if reduction not in reductions:
-        raise node.error("attribute `reduction` is unknown", got=reduction, expected=" or ".join(reductions))
+    if reduction not in _REDUCTIONS:
+        raise node.error("attribute `reduction` is unknown", got=reduction, expected=" or ".join(_REDUCTIONS))
     return "update" if reduction == "none" else reduction
 
 

@@ -14,6 +14,8 @@ from byoc_core.frontend.onnx.ops.data_resize import (
     BY_GROWTH,
     ComputedTarget,
     Sampling,
+    image,
+    in_dtype_of_image,
     resize_axes,
     target_by_factors,
     target_by_sizes,
@@ -57,7 +59,7 @@ def _resize_by_scales(node: NodeContext, scales: Sequence[float]) -> Value:
     method = _read_method(node, ("nearest", "linear"))
     shape = node.shape(0)
     _check_count(node, "scales", scales, len(shape))
-    result = node.value(0)
+    result = image(node, method)
     for rounding, axes in (
         ("floor", [axis for axis, scale in enumerate(scales) if scale > 1]),
         ("ceil", [axis for axis, scale in enumerate(scales) if scale < 1]),
@@ -73,7 +75,7 @@ def _resize_by_scales(node: NodeContext, scales: Sequence[float]) -> Value:
                 coordinates="asymmetric",
                 rounding=rounding,
             )
-    return result
+    return in_dtype_of_image(node, result)
 
 
 def _import_resize(node: NodeContext) -> Sequence[Imported]:
@@ -115,7 +117,7 @@ def _import_resize(node: NodeContext) -> Sequence[Imported]:
     }
     if antialias:
         return (node.emit("nn.antialias_resize", node.value(0), **attrs),)
-    return (node.emit("nn.resize", node.value(0), rounding=rounding, **attrs),)
+    return (in_dtype_of_image(node, node.emit("nn.resize", image(node, method), rounding=rounding, **attrs)),)
 
 
 def _computed_target(node: NodeContext, axes: Sequence[int], *, is_region: bool) -> ComputedTarget | None:
