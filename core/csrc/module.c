@@ -82,7 +82,8 @@ PyMODINIT_FUNC PyInit__native(void) {
       PyModule_AddFunctions(module, byoc_recorder_methods) ||
       PyModule_AddFunctions(module, byoc_host_kernel_methods) ||
       PyModule_AddFunctions(module, byoc_string_kernel_methods) ||
-      PyModule_AddFunctions(module, byoc_text_kernel_methods) || add_vector_functions(module) ||
+      PyModule_AddFunctions(module, byoc_text_kernel_methods) ||
+      PyModule_AddFunctions(module, byoc_value_object_methods) || add_vector_functions(module) ||
       byoc_add_native_types(module))
     goto fail;
   byoc_code_type = (PyTypeObject *)add_type(module, &byoc_code_spec);

@@ -83,29 +83,6 @@ done:
   return result;
 }
 
-static PyObject *unpack_strings(PyObject *module, PyObject *arguments) {
-  Py_buffer data, lengths;
-  if (!PyArg_ParseTuple(arguments, "y*y*:unpack_strings", &data, &lengths)) return NULL;
-  byoc_strings strings;
-  PyObject *result = NULL;
-  if (byoc_read_strings(&strings, &data, &lengths)) goto done;
-  if (!byoc_strings_fit(&strings)) {
-    result = Py_NewRef(Py_None);
-    goto done;
-  }
-  result = PyList_New((Py_ssize_t)strings.count);
-  const char *text = (const char *)strings.data;
-  for (int64_t i = 0; result && i < strings.count; ++i) {
-    PyObject *item = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strings.lengths[i], "replace");
-    text += strings.lengths[i];
-    if (!item || PyList_SetItem(result, (Py_ssize_t)i, item)) Py_CLEAR(result);
-  }
-done:
-  PyBuffer_Release(&data);
-  PyBuffer_Release(&lengths);
-  return result;
-}
-
 /* Append the text of malformed or other characters than ASCII, in the other case; return the bytes, -1 on failure. */
 static int64_t append_changed(byoc_byte_list *list, const char *bytes, int64_t nbytes, const char *method) {
   PyObject *text = PyUnicode_DecodeUTF8(bytes, (Py_ssize_t)nbytes, "replace");
@@ -316,8 +293,6 @@ PyMethodDef byoc_string_kernel_methods[] = {
     {"pack_strings", pack_strings, METH_VARARGS,
      "pack_strings(items, lengths)\n--\n\nReturn the UTF-8 of all items, strings or bytes, and write the number of "
      "bytes of each; None if an item is neither."},
-    {"unpack_strings", unpack_strings, METH_VARARGS,
-     "unpack_strings(data, lengths)\n--\n\nReturn the list of strings; None if the lengths do not fit."},
     {"change_case", change_case, METH_VARARGS,
      "change_case(data, lengths, is_upper, new_lengths)\n--\n\nReturn the strings in lower or upper case, and write the "
      "number of bytes of each; None if the lengths do not fit."},

@@ -5,7 +5,7 @@
 #include "objects.h"
 #include "strings.h"
 
-extern PyMethodDef byoc_string_kernel_methods[], byoc_text_kernel_methods[];
+extern PyMethodDef byoc_string_kernel_methods[], byoc_text_kernel_methods[], byoc_value_object_methods[];
 extern PyType_Spec byoc_key_table_spec, byoc_gram_tree_spec;
 extern PyTypeObject *byoc_key_table_type, *byoc_gram_tree_type;
 

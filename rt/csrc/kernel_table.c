@@ -19,6 +19,7 @@
 #include "kernel_reduce.h"
 #include "kernel_select.h"
 #include "kernel_spectral.h"
+#include "kernel_strings.h"
 #include "kernel_unary.h"
 
 static const rt_op OPS[] = {

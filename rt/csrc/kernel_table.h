@@ -215,6 +215,7 @@ OP("unique", rt_run_unique, NULL, "T:Tlll", RT_ALL, "axis:int? sorted:bool=true"
 OP("range", rt_run_range, NULL, "TTT:T", RT_NUMBERS, "")
 OP("as_size", rt_run_as_size, NULL, "i:b", RT_ANY, "")
 OP("ragged_take", rt_run_ragged_take, NULL, "Tss:T", RT_ANY, "")
+OP("strings.key_index", rt_run_string_key_index, NULL, "TsTs:l", RT_SET(RT_T_U8), "")
 OP("as_dynamic", rt_run_as_dynamic, NULL, "?*:=*", RT_ANY, "axes:ints")
 OP("nn.non_max_suppression", rt_run_non_max_suppression, NULL, "TTsTT:l", RT_FLOATS, "center_point_box:bool=false")
 OP("dft", rt_run_dft, NULL, "T:T", RT_FLOATS, "axis:int=-2 length:dim? inverse:bool=false onesided:bool=false")

@@ -110,6 +110,16 @@ CASES: tuple[Case, ...] = (
         {},
         "has an index outside the rows; got 2, expected 0 to 1",
     ),
+    *(
+        (
+            "strings.key_index",
+            ["n", "k", "m", "l"],
+            [np.zeros(3, np.uint8), np.array(lengths), np.zeros(2, np.uint8), np.array([1, 1])],
+            {},
+            "has lengths that do not fit the bytes; expected 3 in all",
+        )
+        for lengths in ([2, 2], [4, -1], [1, 1])
+    ),
     ("argmax", ["n"], [zeros(0)], {"axis": 0}, "axis 0 is empty and has no element to find"),
     (
         "topk",

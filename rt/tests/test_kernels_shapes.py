@@ -299,6 +299,15 @@ def test_data_dependent_ops(native: NativeLibrary, tmp_path: Path, data: st.Data
 
 
 @quick
+@given(st.lists(st.binary(max_size=3), max_size=6), st.lists(st.binary(max_size=3), max_size=9))
+def test_strings_among_keys(native: NativeLibrary, tmp_path: Path, texts: list[bytes], keys: list[bytes]) -> None:
+    arrays: list[NDArray] = []
+    for items in ([*texts, *keys[:3]], keys):
+        arrays += [np.frombuffer(b"".join(items), np.uint8), np.array([len(item) for item in items], np.int64)]
+    check(native, tmp_path, "strings.key_index", arrays, {}, is_exact=True)
+
+
+@quick
 @given(st.data(), st.sampled_from(["float16", "float32", "float64"]))
 def test_suppression_of_random_boxes(native: NativeLibrary, tmp_path: Path, data: st.DataObject, dtype: str) -> None:
     generator = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))

@@ -13,7 +13,7 @@ from byoc_core.ir import tensor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugins.ccompiler.tests.bench import Bench
+from plugins.ccompiler.tests.bench import Bench, assert_ulp
 
 BASES = (0.0, 1e-30, 0.3, 1.0, 7.7, 3e20, np.inf, np.nan)
 VALUES = (0.0, 0.5, 3.0, 1e3, np.inf, np.nan)
@@ -63,3 +63,19 @@ def test_responses_are_normalised_by_any_power(bench: Bench, dtype: str) -> None
 def test_only_roots_are_vectors(bench: Bench, beta: float, alpha: float, calls: str) -> None:
     bench.op("nn.lrn", [tensor((1, 4, 8))], size=3, alpha=alpha, beta=beta)
     assert set(re.findall(r"\b(sqrtf|powf)\(", bench.module.get_source())) == {calls}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("exponent", [1.0, 2.0, 3.0, 4.0, 5.0, 1.5, -1.0])
+def test_small_integer_exponents_are_products(bench: Bench, dtype: str, exponent: float) -> None:
+    x = np.array([-7.7, -1.0, -1e-3, -0.0, 0.0, 0.3, 2.5, 1e3, np.inf, -np.inf, np.nan], dtype)
+    builder = bench.builder()
+    argument = builder.param("x", tensor(x.shape, dtype))
+    function = bench.add(builder, builder.emit("power", argument, np.asarray(exponent, dtype)))
+    with np.errstate(all="ignore"):
+        (actual,), (oracle,) = bench.run(function, x), bench.reference(function, x, wide=True)
+    assert_ulp(actual, oracle, 2.0)
+    is_number = ~np.isnan(oracle)
+    np.testing.assert_array_equal(np.signbit(actual[is_number]), np.signbit(oracle[is_number]))
+    calls = re.findall(r"byoc_power_f(?:32|64)\(", bench.module.get_source())
+    assert bool(calls) != (exponent in (1.0, 2.0, 3.0, 4.0))

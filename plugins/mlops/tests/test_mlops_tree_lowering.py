@@ -47,7 +47,9 @@ def random_operands(rng: np.random.Generator, dtype: str, modes: list[int], *, m
         rng.choice(modes, count),
         *children,
         rng.random(count) < 0.4 if missing else np.zeros(count, np.bool_),
-        rng.choice([0, min(1, count - 1), -1], int(rng.integers(0, 6))),
+        rng.choice(
+            [0, min(1, count - 1), -1], int(rng.integers(0, 20))
+        ),  # up to two groups of trees, and further trees
         sets,
         members,
         rng.integers(0, num_leaves, num_weights),

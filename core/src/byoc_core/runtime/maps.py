@@ -22,6 +22,7 @@ import numpy as np
 
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import CallError
+from byoc_core.runtime.extension import extension
 from byoc_core.runtime.module import NDArray
 from byoc_core.runtime.strings import pack_strings, unpack_strings
 
@@ -100,5 +101,8 @@ def unpack_maps(*arrays: NDArray) -> list[dict[int | str, float]]:
     keys = parts[0] if len(parts) == 1 else unpack_strings(*parts)
     if keys.ndim != 1 or values.shape[1:] != keys.shape:
         raise CallError("maps", "have keys that do not fit the values", got=(keys.shape, values.shape))
-    names = keys.tolist()
+    names, found = keys.tolist(), extension()
+    maps: list[dict[int | str, float]] | None = None if found is None else found.unpack_maps(names, values)
+    if maps is not None:
+        return maps
     return [dict(zip(names, row, strict=True)) for row in values.tolist()]

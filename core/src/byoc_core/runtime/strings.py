@@ -44,7 +44,7 @@ def pack_texts(array: NDArray) -> tuple[NDArray, NDArray] | None:
 
 
 def unpack_strings(data: NDArray, lengths: NDArray) -> NDArray:
-    """Return the strings of a tensor, an array of objects in the shape of ``lengths``.
+    """Return the strings of a tensor, an array of objects in the shape of ``lengths``; equal strings may be one object.
 
     Args:
         data: the bytes of all strings, uint8 ``(n,)``.
@@ -54,11 +54,5 @@ def unpack_strings(data: NDArray, lengths: NDArray) -> NDArray:
         CallError: a length is negative, or the lengths need another number of bytes.
     """
     found = extension()
-    items = None
-    if found is not None and data.dtype == np.uint8 and lengths.dtype == np.int64:
-        items = found.unpack_strings(np.ascontiguousarray(data), np.ascontiguousarray(lengths))
-    if items is None:
-        return reference.unpack_strings(data, lengths)
-    strings = np.empty(len(items), object)
-    strings[:] = items
-    return strings.reshape(lengths.shape)
+    strings: NDArray | None = None if found is None else found.unpack_strings(data, lengths)
+    return reference.unpack_strings(data, lengths) if strings is None else strings

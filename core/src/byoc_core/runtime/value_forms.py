@@ -7,7 +7,8 @@ and a suffix; see :mod:`byoc_core.runtime.strings`, :mod:`~byoc_core.runtime.seq
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -25,7 +26,7 @@ from byoc_core.runtime.sequences import (
 )
 from byoc_core.runtime.strings import pack_texts, unpack_strings
 
-__all__ = ["MAPS", "OPTIONAL", "SUFFIXES", "pack_value", "unpack_value"]
+__all__ = ["MAPS", "OPTIONAL", "SUFFIXES", "pack_value", "unpack_value", "value_unpacker"]
 
 OPTIONAL = "optional "
 """The beginning of the name of an optional form."""
@@ -102,21 +103,38 @@ def unpack_value(form: str, arrays: Iterator[NDArray]) -> Any:
     Raises:
         CallError: the arrays do not fit each other.
     """
+    return value_unpacker(form)(*(next(arrays) for _ in SUFFIXES[form]))
+
+
+def value_unpacker(form: str) -> Callable[..., Any]:
+    """Return the function from the arrays of a form, in the order of the suffixes, to the output of the form."""
     if form.startswith(OPTIONAL):
-        is_present, value = next(arrays), unpack_value(form.removeprefix(OPTIONAL), arrays)
-        return value if is_present else None
-    parts = [next(arrays) for _ in SUFFIXES[form]]
-    if form == "tensor":
-        return parts[0]
-    if form == "strings":
-        return unpack_strings(*parts)
-    if form == "sequence":
-        return unpack_sequence(*parts)
-    if form == "sequence of strings":
-        return unpack_string_sequence(*parts)
-    if form in MAPS:
-        return unpack_map(*parts)
-    return unpack_maps(*parts) if parts else None
+        return partial(_unpack_optional, value_unpacker(form.removeprefix(OPTIONAL)))
+    return unpack_map if form in MAPS else _UNPACKERS[form]
+
+
+def _unpack_optional(unpack: Callable[..., Any], is_present: NDArray, *arrays: NDArray) -> Any:
+    value = unpack(*arrays)
+    return value if is_present else None
+
+
+def _unpack_tensor(array: NDArray) -> NDArray:
+    return array
+
+
+def _unpack_nothing() -> None:
+    return None
+
+
+_UNPACKERS: Mapping[str, Callable[..., Any]] = {
+    "tensor": _unpack_tensor,
+    "strings": unpack_strings,
+    "sequence": unpack_sequence,
+    "sequence of strings": unpack_string_sequence,
+    "maps": unpack_maps,
+    "maps by string": unpack_maps,
+    "nothing": _unpack_nothing,
+}
 
 
 def _packed_map(form: str, specs: Sequence[TensorSpec], value: Any, where: str) -> list[NDArray]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import product
@@ -18,11 +18,11 @@ from byoc_core.runtime.devices import Device
 from byoc_core.runtime.module import NDArray
 from byoc_core.runtime.state_pairs import read_state_pairs
 from byoc_core.runtime.threads import num_threads as threads_of_process
-from byoc_core.runtime.value_forms import OPTIONAL, pack_value, unpack_value
+from byoc_core.runtime.value_forms import OPTIONAL, pack_value, value_unpacker
 from byoc_core.session.buckets import Buckets, relative_difference
 from byoc_core.session.feeding import CASTINGS, Casting, as_dtype
 from byoc_core.session.opening import Opened, OpeningSettings, Origin, open_model, reopen
-from byoc_core.session.values import values_of_function
+from byoc_core.session.values import ValueInfo, values_of_function
 from byoc_core.vm.device_choice import devices_by_domain
 from byoc_core.vm.machine import VirtualMachine
 
@@ -174,13 +174,14 @@ class Session:
         self._has_states = any(found.name == name and found.states for found in self.executable.program.functions)
         if calls["buckets"] != {} and self._has_states:
             raise OptionsError("buckets", "are not for models with states: padding would become part of a state")
-        values = (*self.inputs, *self.outputs)
         self._buckets = (
             Buckets(self.inputs, self.outputs, calls["buckets"], calls["padding"]) if calls["buckets"] != {} else None
         )
-        self._is_plain = (
-            self._casting == "no" and self._buckets is None and all(value.form == "tensor" for value in values)
+        self._has_plain_inputs = (
+            self._casting == "no" and self._buckets is None and all(value.form == "tensor" for value in self.inputs)
         )
+        self._is_plain = self._has_plain_inputs and all(value.form == "tensor" for value in self.outputs)
+        self._unpackers = tuple(_unpackers(self.outputs))
         self._pool: tuple[int, ThreadPoolExecutor] | None = None
 
     @property
@@ -409,8 +410,11 @@ class Session:
                 "session",
                 "leaves no outputs on devices: inputs or outputs are converted by casting, buckets or their form",
             )
-        following = iter(self._run_packed(self._packed(feeds), out, state))
-        return [unpack_value(value.form, following) for value in self.outputs]
+        if self._has_plain_inputs:
+            results = _as_list(self._call.run(feeds, out, state))
+        else:
+            results = self._run_packed(self._packed(feeds), out, state)
+        return [unpack(*results[parts]) for unpack, parts in self._unpackers]
 
     def _run_packed(
         self, arrays: Mapping[str, Any], out: Mapping[str, object] | None, state: State | None
@@ -493,6 +497,15 @@ class Session:
 
 def _as_list(results: NDArray | tuple[NDArray, ...]) -> Sequence[NDArray]:
     return results if isinstance(results, tuple) else (results,)
+
+
+def _unpackers(outputs: Iterable[ValueInfo]) -> Iterator[tuple[Callable[..., Any], slice]]:
+    """Yield the function from arrays to each output, and the place of the arrays among all results."""
+    start = 0
+    for output in outputs:
+        stop = start + len(output.specs)
+        yield value_unpacker(output.form), slice(start, stop)
+        start = stop
 
 
 def _listed(sizes: Any) -> Sequence[Any]:

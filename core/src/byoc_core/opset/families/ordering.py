@@ -88,9 +88,11 @@ def _infer_argsort(context: TypeContext) -> tuple[Type, ...]:
     return (TensorType(type_.shape, "int64"),)
 
 
-def _one_comparison(context: OpContext) -> Dim:
-    """Return the minimal number of comparisons of any algorithm: about one for each element."""
-    return context.operand_elements(0)
+def _comparisons(context: OpContext) -> Dim:
+    """Return the comparisons of a sort, ``n * log2(n)`` for each line of ``n`` elements; ``n`` for unknown ``n``."""
+    shape = context.operand_shape(0)
+    size = shape[context.attrs["axis"]]
+    return context.operand_elements(0) * (max(1, (size - 1).bit_length()) if isinstance(size, int) else 1)
 
 
 _AXIS = AttrSpec("axis", AttrKind.INT, -1, doc="The sorted axis.")
@@ -116,7 +118,7 @@ OPS: tuple[OpDef, ...] = (
                 doc="Whether results are sorted, the most extreme element first; otherwise in order of the indices.",
             ),
         ),
-        flops=_one_comparison,
+        flops=_comparisons,
         kernel=NumpyKernel(_topk, gives=fixed_dtype(None)),
         rounding=EXACT,
         cases=lambda: (example((2, 5), k=3), example((2, 5, 3), k=2, axis=1, largest=False)),
@@ -129,7 +131,7 @@ OPS: tuple[OpDef, ...] = (
         (OperandSpec("x"),),
         _infer_sort,
         attrs=(_AXIS, _DESCENDING),
-        flops=_one_comparison,
+        flops=_comparisons,
         kernel=NumpyKernel(_sort),
         rounding=EXACT,
         cases=axis_cases,
@@ -141,7 +143,7 @@ OPS: tuple[OpDef, ...] = (
         (OperandSpec("x"),),
         _infer_argsort,
         attrs=(_AXIS, _DESCENDING),
-        flops=_one_comparison,
+        flops=_comparisons,
         kernel=NumpyKernel(_argsort, gives=fixed_dtype("int64")),
         rounding=EXACT,
         cases=axis_cases,

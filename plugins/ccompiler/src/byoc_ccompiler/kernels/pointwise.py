@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from byoc_core.authoring import c
@@ -91,8 +91,19 @@ def element_of(step: Step, values: Sequence[c.Expression]) -> c.Expression:
         return (x - mean) * (gamma / deviation) + beta
     if step.op == "exp" and step.is_nonpositive:
         return c.Call(c.Callee(f"byoc_exp_nonpositive_{c_suffix(type_.dtype)}", np.exp, flops=1), tuple(values), type_)
+    if step.op == "power" and _has_small_exponent(values[1]):
+        return known_power(values[0], values[1].value, is_positive=False)
     op, attributes = ("add", {}) if step.op == "nn.bias_add" else (step.op, step.binding.attrs)
     return c.Element(op, tuple(values), type_, attributes)
+
+
+def _has_small_exponent(exponent: c.Expression) -> TypeGuard[c.Literal]:
+    """Return whether an exponent is a known integer with products as fast powers."""
+    return (
+        isinstance(exponent, c.Literal)
+        and exponent.type.dtype in ("float32", "float64")
+        and exponent.value in range(1, _MOST_QUARTERS // 4 + 1)
+    )
 
 
 def element_sum(left: c.Expression, right: c.Expression) -> c.Expression:
@@ -109,11 +120,11 @@ def root_of(base: c.Expression) -> c.Expression:
 def known_power(base: c.Expression, exponent: float, *, is_positive: bool = True) -> c.Expression:
     """Return a float raised to a known power.
 
-    Small multiples of a quarter are products of square roots, if the base is known to be at least 0: C compilers
-    vectorise square roots, but not the power of the C library.
+    Small integers are products, and small multiples of a quarter are products of square roots, if the base is known to
+    be at least 0: C compilers vectorise products and square roots, but not the power of the C library.
     """
-    quarters = round(4 * exponent)
-    if not is_positive or not 0 < quarters <= _MOST_QUARTERS or quarters != 4 * exponent:
+    quarters = round(4 * exponent) if 0 < 4 * exponent <= _MOST_QUARTERS else 0
+    if quarters == 0 or quarters != 4 * exponent or not (is_positive or quarters % 4 == 0):
         name = "powf" if base.type.dtype == "float32" else "pow"
         return c.Call(c.Callee(name, np.power, flops=60), (base, c.Literal(exponent, base.type)), base.type)
     root = root_of(base)

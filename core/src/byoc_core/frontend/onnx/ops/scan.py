@@ -9,6 +9,7 @@ import numpy as np
 
 from byoc_core.dims import Dim
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
+from byoc_core.frontend.onnx.ops.independent_rounds import emit_independent_rounds
 from byoc_core.frontend.onnx.ops.rounds import Round, Rounds, count_nodes
 from byoc_core.frontend.onnx.ops.strings import Movement, read_tensor, stack, to_tensor
 from byoc_core.frontend.onnx.shape_value import ShapeValue
@@ -107,6 +108,11 @@ def _scan(
     """Return the final states and the scan outputs, stacked on axis 0."""
     body = node.attr_graph("body")
     length = _length(node, sources)
+    values = [source.value for source in sources if isinstance(source.value, Value) and source.axis == 0]
+    if len(values) == len(sources) and not any(source.is_reversed for source in sources) and not any(backward):
+        independent = emit_independent_rounds(node, states, values, length)
+        if independent is not None:
+            return independent
 
     def run(inner: NodeContext, number: Imported, carried: Sequence[Imported]) -> Round:
         slices = [_slice(inner, source, number, length) for source in sources]

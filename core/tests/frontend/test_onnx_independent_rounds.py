@@ -1,0 +1,90 @@
+"""Scans with rounds independent of each other, without a loop, against the reference of the package onnx."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from byoc_core.frontend.onnx import from_onnx
+from byoc_core.frontend.onnx.ops.independent_rounds import _FEWEST
+from byoc_core.transform.evaluate import evaluate_function
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import parser
+from onnx.reference import ReferenceEvaluator
+
+_HEADER = '<ir_version: 10, opset_import: ["" : 18]>'
+
+_ELEMENTWISE = ("Sub(v, w)", "Mul(w, v)", "Add(w, w)", "Max(v, w)", "Sub(w, row)", "Mul(w, half)", "Less(v, w)")
+_LATER = ("Abs(a)", "Mul(a, a)", "Neg(a)", "Add(a, w)", "Mul(half, a)", "Sub(a, column)", "Max(a, v, w)")
+_LAST = (
+    "Identity(b)",
+    "ReduceSumSquare <keepdims = 0>(b, last)",
+    "ReduceSum <keepdims = 1>(b, last)",
+    "ReduceMax <keepdims = 0>(b, both)",
+    "ReduceMean <keepdims = 0>(b, first)",
+)
+
+
+def _model(body: str) -> onnx.ModelProto:
+    """Return a scan of the rows of ``rows`` with the state ``x``; the body reads ``v`` and ``w``, and returns ``r``."""
+    return parser.parse_model(f"""{_HEADER}
+    g (float[n, 5] x, float[k, 5] rows) => (float y, float y_sum) <
+        float[5] row = {{1.0, -2.0, 0.5, 3.0, 4.0}}, float half = {{0.5}}, int64[1] last = {{-1}},
+        int64[2] both = {{0, 1}}, int64[1] first = {{0}}, float[1, 1] column = {{2.0}}> {{
+        u_last, y = Scan <num_scan_inputs = 1, body = b (float[n, 5] v, float[5] w) => (float[n, 5] u, float r) {{
+            {body} }}>(x, rows)
+        y_sum = ReduceSum <keepdims = 0>(u_last) }}""")
+
+
+def _run(model: onnx.ModelProto, feeds: dict[str, Any]) -> tuple[list[Any], set[str]]:
+    """Return the results of an imported model, and the names of its ops."""
+    main = from_onnx(model).functions["main"]
+    results = evaluate_function(from_onnx(model), "main", [feeds["x"], feeds["rows"]])
+    return list(results), {binding.op.name for binding in main.bindings}
+
+
+@given(
+    st.sampled_from(_ELEMENTWISE),
+    st.sampled_from(_LATER),
+    st.sampled_from(_LAST),
+    st.integers(1, 4),
+    st.integers(_FEWEST, 2 * _FEWEST),
+)
+def test_all_rounds_at_once(first: str, later: str, last: str, count: int, length: int) -> None:
+    is_bool = first.startswith("Less")
+    start = f"c = {first} a = Cast <to = 1>(c)" if is_bool else f"a = {first}"
+    model = _model(f"u = Identity(v) {start} d = {later} b = Add(d, v) r = {last}")
+    rng = np.random.default_rng(count * 100 + length)
+    # Sums of small integers and halves do not round.
+    feeds = {
+        "x": rng.integers(-4, 5, (count, 5)).astype(np.float32),
+        "rows": rng.integers(-4, 5, (length, 5)).astype(np.float32),
+    }
+    found, names = _run(model, feeds)
+    assert "loop" not in names
+    expected = ReferenceEvaluator(model).run(None, feeds)
+    for actual, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(actual, wanted, rtol=2e-7 if "Mean" in last else 0)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "u = Add(v, w) r = Mul(v, w)",  # a round reads results of former rounds
+        "u = Identity(v) d = Mul(v, v) r = ReduceSum <keepdims = 0>(d, last)",  # no slice: equal in all rounds
+        "u = Identity(v) d = Sub(v, w) r = CumSum(d, one)",  # an op with an axis
+    ],
+)
+def test_other_bodies_are_loops(body: str) -> None:
+    model = _model(body)
+    if "one" in body:
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(1), "one"))
+    rng = np.random.default_rng(0)
+    feeds = {"x": rng.standard_normal((3, 5), np.float32), "rows": rng.standard_normal((300, 5), np.float32)}
+    found, names = _run(model, feeds)
+    assert "loop" in names
+    for actual, wanted in zip(found, ReferenceEvaluator(model).run(None, feeds), strict=True):
+        np.testing.assert_allclose(actual, wanted, rtol=1e-5, atol=1e-4)
