@@ -7,9 +7,18 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from byoc_conformance.runner import new_fork_server
+from byoc_core.isolation import ForkServer
 from byoc_core.plugin.installation import Installation, using
 
 from conformance.tests.fakenpu_install import FAKES, install_fakenpu
+
+
+@pytest.fixture(scope="session")
+def fork_server() -> Iterator[ForkServer]:
+    """A server of processes with the imported kit, for all runners of this process."""
+    with new_fork_server() as server:
+        yield server
 
 
 @pytest.fixture

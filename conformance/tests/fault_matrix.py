@@ -17,6 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from byoc_conformance import Item, Runner, SubjectSpec, all_items
+from byoc_conformance.runner import new_fork_server
+from byoc_core.isolation import ForkServer
 
 from conformance.tests.fakenpu_install import FAKES, install_fakenpu
 
@@ -35,10 +37,10 @@ def promise_of(item: Item) -> str:
     return f"{item.promise.level}-{item.promise.name}"
 
 
-def broken_promises(items: Sequence[Item]) -> dict[str, str]:
+def broken_promises(items: Sequence[Item], fork_server: ForkServer) -> dict[str, str]:
     """Test the installed ``fakenpu``; return the broken promises, each with the text of the first failure."""
     found: dict[str, str] = {}
-    with Runner(SubjectSpec("fakenpu", examples=EXAMPLES)) as runner:
+    with Runner(SubjectSpec("fakenpu", examples=EXAMPLES), fork_server=fork_server) as runner:
         for item in items:
             promise = promise_of(item)
             outcome = None if promise in found else runner.run(item).outcome
@@ -70,7 +72,8 @@ def main() -> None:
     parser.add_argument("faults", nargs="*", help="names of faults; all by default")
     options = parser.parse_args()
     if options.inner:
-        print(json.dumps(broken_promises(all_items())))
+        with new_fork_server() as fork_server:
+            print(json.dumps(broken_promises(all_items(), fork_server)))
         return
     names = options.faults or ["", *FAULTS]
     num_wrong = 0

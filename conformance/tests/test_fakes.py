@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from byoc_conformance import Level, Runner, Status, SubjectSpec, all_items, all_promises
+from byoc_core.isolation import ForkServer
 from byoc_core.ops import default_ops
 from byoc_core.ops.cases import canonical_cases
 
@@ -71,25 +72,30 @@ def break_fakenpu(
 
 
 @pytest.mark.parametrize("fault", TRIED)
-def test_a_fault_is_caught(fault: str, break_fakenpu: Callable[[str], frozenset[str]]) -> None:
+def test_a_fault_is_caught(fault: str, break_fakenpu: Callable[[str], frozenset[str]], fork_server: ForkServer) -> None:
     caught_by = break_fakenpu(fault)
     tried = [item for item in all_items() if promise_of(item) in caught_by]
     # Of ops those that it has: what it declines costs time, and is nobody's fault.
     own = [item for item in tried if item.case not in canonical_cases(default_ops()) or item.case in KERNELS]
-    assert broken_promises(own).keys() == caught_by
+    assert broken_promises(own, fork_server).keys() == caught_by
 
 
 @pytest.mark.skipif(not IS_THOROUGH, reason="`nox -s thorough` makes these runs of the whole kit")
 @pytest.mark.parametrize("fault", ALONE)
-def test_a_fault_is_caught_by_its_own_test_alone(fault: str, break_fakenpu: Callable[[str], frozenset[str]]) -> None:
+def test_a_fault_is_caught_by_its_own_test_alone(
+    fault: str, break_fakenpu: Callable[[str], frozenset[str]], fork_server: ForkServer
+) -> None:
     break_fakenpu(fault)
-    broken = broken_promises(all_items())
+    broken = broken_promises(all_items(), fork_server)
     assert FAULTS[fault].is_caught_by(broken), broken
 
 
-def test_a_backend_of_scalars_alone_behaves(break_fakenpu: Callable[[str], frozenset[str]]) -> None:
+def test_a_backend_of_scalars_alone_behaves(
+    break_fakenpu: Callable[[str], frozenset[str]], fork_server: ForkServer
+) -> None:
     break_fakenpu("takes-scalars")
-    assert broken_promises([item for item in all_items() if item.promise.level is Level.L4]) == {}
+    behaviour = [item for item in all_items() if item.promise.level is Level.L4]
+    assert broken_promises(behaviour, fork_server) == {}
 
 
 def test_every_promise_has_a_fault() -> None:
@@ -97,10 +103,10 @@ def test_every_promise_has_a_fault() -> None:
     assert frozenset[str]().union(*(fault.caught_by for fault in FAULTS.values())) == names
 
 
-def test_a_good_backend_keeps_every_promise_and_is_covered(fakenpu: str) -> None:
+def test_a_good_backend_keeps_every_promise_and_is_covered(fakenpu: str, fork_server: ForkServer) -> None:
     """Each promise is tested on something: green by declining does not count."""
     broken, passed = [], set()
-    with Runner(SubjectSpec(fakenpu, examples=EXAMPLES)) as runner:
+    with Runner(SubjectSpec(fakenpu, examples=EXAMPLES), fork_server=fork_server) as runner:
         for item in all_items():
             result = runner.run(item)
             if result.outcome.status.is_broken:
@@ -121,11 +127,15 @@ def test_a_good_backend_keeps_every_promise_and_is_covered(fakenpu: str) -> None
     ],
 )
 def test_a_good_backend_with_an_optional_hook_is_covered(
-    fault: str, promise: str, expected: set[str], break_fakenpu: Callable[[str], frozenset[str]]
+    fault: str,
+    promise: str,
+    expected: set[str],
+    break_fakenpu: Callable[[str], frozenset[str]],
+    fork_server: ForkServer,
 ) -> None:
     break_fakenpu(fault)
     outcomes = {}
-    with Runner(SubjectSpec("fakenpu", examples=EXAMPLES)) as runner:
+    with Runner(SubjectSpec("fakenpu", examples=EXAMPLES), fork_server=fork_server) as runner:
         for item in all_items():
             if promise_of(item) == promise and item.case in KERNELS:
                 outcomes[item.case] = runner.run(item).outcome
@@ -133,17 +143,21 @@ def test_a_good_backend_with_an_optional_hook_is_covered(
     assert expected <= {case for case, outcome in outcomes.items() if outcome.status is Status.PASSED}
 
 
-def test_a_good_backend_with_lowered_functions_is_covered(break_fakenpu: Callable[[str], frozenset[str]]) -> None:
+def test_a_good_backend_with_lowered_functions_is_covered(
+    break_fakenpu: Callable[[str], frozenset[str]], fork_server: ForkServer
+) -> None:
     break_fakenpu("lowers-additions")
     names = {"L1-codegen-functions", "L1-native-declared", "L3-save-and-load", "L4-lowered-accesses"}
     items = [item for item in all_items() if promise_of(item) in names]
-    with Runner(SubjectSpec("fakenpu", examples=EXAMPLES)) as runner:
+    with Runner(SubjectSpec("fakenpu", examples=EXAMPLES), fork_server=fork_server) as runner:
         outcomes = {promise_of(item): runner.run(item).outcome for item in items}
     assert {name: outcome.status for name, outcome in outcomes.items()} == dict.fromkeys(names, Status.PASSED), outcomes
 
 
 @pytest.mark.parametrize("fault", ["runs-on-a-device", "copies-to-a-second-device", "has-pools-on-a-device"])
-def test_a_good_backend_with_a_device_is_covered(fault: str, break_fakenpu: Callable[[str], frozenset[str]]) -> None:
+def test_a_good_backend_with_a_device_is_covered(
+    fault: str, break_fakenpu: Callable[[str], frozenset[str]], fork_server: ForkServer
+) -> None:
     break_fakenpu(fault)
     names = {
         *("L3-save-and-load", "L4-device-copies", "L4-device-accesses", "L4-device-memory-error"),
@@ -151,6 +165,6 @@ def test_a_good_backend_with_a_device_is_covered(fault: str, break_fakenpu: Call
         *(["L4-device-pools"] if fault == "has-pools-on-a-device" else ()),
     }
     items = [item for item in all_items() if promise_of(item) in names]
-    with Runner(SubjectSpec("fakenpu", examples=EXAMPLES)) as runner:
+    with Runner(SubjectSpec("fakenpu", examples=EXAMPLES), fork_server=fork_server) as runner:
         outcomes = {promise_of(item): runner.run(item).outcome for item in items}
     assert {name: outcome.status for name, outcome in outcomes.items()} == dict.fromkeys(names, Status.PASSED), outcomes

@@ -22,7 +22,7 @@ from byoc_conformance.promise import Item, Level
 from byoc_conformance.promises import all_items
 from byoc_conformance.pytest_reports import RECORD, new_record
 from byoc_conformance.report.tables import list_names
-from byoc_conformance.runner import Runner, check_patience
+from byoc_conformance.runner import Runner, check_patience, new_fork_server
 from byoc_conformance.subject import SubjectSpec
 from byoc_conformance.suite import GUARD, BackendSuite
 from byoc_conformance.verdict import Judgement, Verdict, judge
@@ -220,6 +220,7 @@ class _Hooks:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
+        self._fork_server = new_fork_server()
         self._runner: Runner | None = None
         self._kit: Kit | None = None
         self._level: Level | None = None
@@ -227,16 +228,16 @@ class _Hooks:
     def runner_for(self, node: _KitItem) -> Runner:
         """Return the runner of a test. Processes of another suite or level are ended first, to free memory."""
         if self._runner is None or self._kit is not node.kit:
-            self.close()
+            self._close_runner()
             self._kit = node.kit
-            self._runner = Runner(node.kit.spec, patience=node.kit.patience).__enter__()
+            runner = Runner(node.kit.spec, patience=node.kit.patience, fork_server=self._fork_server)
+            self._runner = runner.__enter__()
         if self._level is not node.item.promise.level:
             self._runner.stop()
         self._level = node.item.promise.level
         return self._runner
 
-    def close(self) -> None:
-        """End all processes."""
+    def _close_runner(self) -> None:
         if self._runner is not None:
             self._runner.__exit__(None, None, None)
         self._runner = None
@@ -274,7 +275,8 @@ class _Hooks:
 
     def pytest_sessionfinish(self) -> None:
         """End all processes."""
-        self.close()
+        self._close_runner()
+        self._fork_server.close()
 
 
 def _hooks_of(config: pytest.Config) -> _Hooks:

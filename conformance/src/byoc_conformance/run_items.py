@@ -10,7 +10,7 @@ from byoc_core.isolation import wait_for
 
 from byoc_conformance.pending_items import PendingItems
 from byoc_conformance.promise import Item, Level
-from byoc_conformance.runner import ItemResult, Runner
+from byoc_conformance.runner import ItemResult, Runner, new_fork_server
 from byoc_conformance.subject import SubjectSpec
 
 __all__ = ["run_items"]
@@ -37,8 +37,10 @@ def run_items(
     """
     pending = PendingItems(items)
     results: queue.SimpleQueue[ItemResult | Exception] = queue.SimpleQueue()
+    fork_server = new_fork_server()
     lanes = [
-        _Lane(Runner(spec, patience=patience), pending, results) for _ in range(max(1, min(num_parallel, len(items))))
+        _Lane(Runner(spec, patience=patience, fork_server=fork_server), pending, results)
+        for _ in range(max(1, min(num_parallel, len(items))))
     ]
     try:
         for lane in lanes:
@@ -51,6 +53,7 @@ def run_items(
     finally:
         for lane in lanes:
             lane.stop()
+        fork_server.close()
 
 
 class _Lane:

@@ -16,14 +16,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from byoc_core.errors import OptionsError
-from byoc_core.isolation import Ended, Worker, serve
+from byoc_core.isolation import Ended, ForkServer, Worker, serve
 
 from byoc_conformance.outcome import Cell, Outcome, Status, VerdictError
 from byoc_conformance.promise import Item, Level
 from byoc_conformance.promises import find_item
 from byoc_conformance.subject import Subject, SubjectSpec
 
-__all__ = ["ItemResult", "Runner", "check_patience", "main"]
+__all__ = ["ItemResult", "Runner", "check_patience", "main", "new_fork_server"]
 
 _MIN_PATIENCE = 0.01
 _OPEN_SECONDS = 60.0
@@ -47,6 +47,11 @@ def check_patience(patience: float) -> None:
         raise OptionsError("patience", "cannot be used", got=repr(patience), expected=f"{_MIN_PATIENCE} or more")
 
 
+def new_fork_server() -> ForkServer:
+    """Return a server forking processes with the imported kit, without any backend."""
+    return ForkServer(("byoc_conformance.runner",), "byoc_core.plugin.installation:look_again", _VARIABLES)
+
+
 @dataclass(frozen=True, slots=True)
 class ItemResult:
     """The result of a test.
@@ -68,15 +73,17 @@ class Runner:
     Args:
         spec: the backend under test.
         patience: the factor on all deadlines.
+        fork_server: forks the processes; by default each process imports the kit anew.
 
     Raises:
         OptionsError: see :func:`check_patience`.
     """
 
-    def __init__(self, spec: SubjectSpec, *, patience: float = 1.0) -> None:
+    def __init__(self, spec: SubjectSpec, *, patience: float = 1.0, fork_server: ForkServer | None = None) -> None:
         check_patience(patience)
         self._spec = spec
         self._patience = patience
+        self._fork_server = fork_server
         self._workers: dict[Level, Worker] = {}
         self._unopened: list[Outcome] = []
 
@@ -123,7 +130,7 @@ class Runner:
         if len(self._unopened) == _MAX_STARTS:
             return self._unopened[-1]
         errors = Path(self._folder.name) / f"{level}.txt"
-        worker = Worker("byoc_conformance.runner:main", self._spec.to_json(), errors, _VARIABLES)
+        worker = Worker("byoc_conformance.runner:main", self._spec.to_json(), errors, _VARIABLES, self._fork_server)
         self._workers[level] = worker
         reply = worker.ask({}, _OPEN_SECONDS * self._patience)
         if not isinstance(reply, Ended):

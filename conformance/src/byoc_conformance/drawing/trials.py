@@ -6,14 +6,14 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from byoc_core.dims import symbol, symbols_of
 from byoc_core.errors import IRTypeError
 from byoc_core.ir import Binding, ConstantStore, Function, OpDef, TensorType, Trait, Value, Var
-from byoc_core.ops.cases import OpCase, dtypes_of, function_of
+from byoc_core.ops.cases import OpCase, accepts_dtype, dtypes_of, function_of
 
 from byoc_conformance.drawing.pairwise import cover_pairs
 from byoc_conformance.drawing.seeds import generator_of
@@ -74,6 +74,10 @@ class Trial:
 
     def types(self) -> tuple[TensorType, ...]:
         """Return the types of the operands; types of constants have no symbols."""
+        return self._types
+
+    @cached_property
+    def _types(self) -> tuple[TensorType, ...]:
         static = self.case.types(self.dtype)
         if self.symbols == "none":
             return static
@@ -169,7 +173,7 @@ def drawn_trials(op: OpDef, count: int, seed: int, *, is_dynamic: bool) -> Itera
         factors[_CONSTANTS] = ("none", "rest", "first")
     if is_dynamic and op.operands:
         factors[_SYMBOLS] = _symbol_levels(op)
-    make = partial(_make, op, space)
+    make = _TrialMaker(op, space).make
     # Different levels may make the same function: the last of three axes, and the middle of two.
     trials = {str(trial): trial for trial in cover_pairs(factors, make, generator_of(seed, op.name, "pairs"))}
     for number in range(len(trials), count):
@@ -189,7 +193,7 @@ def _in_other_dtypes(op: OpDef, trials: Sequence[Trial]) -> Iterator[Trial]:
         found = {}
         for choice in (trials, fixed) if fixed and dtype in _COMMON_FLOATS else (trials,):
             fitting = (choice[(turn * _DTYPE_STEP + offset) % len(choice)] for offset in range(len(choice)))
-            drawn = next((trial for trial in fitting if dtype in dtypes_of(trial.case, op)), None)
+            drawn = next((trial for trial in fitting if accepts_dtype(trial.case, op, dtype)), None)
             trial = Trial(op, case, dtype) if drawn is None else replace(drawn, dtype=dtype)
             found[str(trial)] = trial
         yield from found.values()
@@ -208,14 +212,15 @@ def near_trials(op: OpDef, claimed: Sequence[Trial], declined: Sequence[Trial]) 
     """
     bases = [trial for trial in claimed if trial.levels]
     shown = {pair for trial in claimed for pair in _pairs_of(trial.levels)}
-    space, turn, max_trials = space_of(op), 0, min(len(claimed) + len(declined), _MAX_NEAR_TRIALS)
+    turn, max_trials = 0, min(len(claimed) + len(declined), _MAX_NEAR_TRIALS)
+    maker = _TrialMaker(op, space_of(op))
     for trial in declined if bases else ():
         for pair in _pairs_of(trial.levels):
             if pair in shown or turn >= max_trials:
                 continue
             base = bases[turn % len(bases)]
             turn += 1
-            trial_of_pair = _make(op, space, {**base.levels, **{name: trial.levels[name] for name, _ in pair}})
+            trial_of_pair = maker.make({**base.levels, **{name: trial.levels[name] for name, _ in pair}})
             if trial_of_pair is not None:
                 shown.update(_pairs_of(trial_of_pair.levels))
                 yield trial_of_pair
@@ -225,9 +230,42 @@ def _pairs_of(levels: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], tupl
     return itertools.combinations([(name, repr(level)) for name, level in levels.items()], 2)
 
 
-def _make(op: OpDef, space: Space, levels: Mapping[str, Any]) -> Trial | None:
-    case = space.build({name: levels[name] for name in space.factors})
-    return None if case is None else _trial(op, case, levels)
+class _TrialMaker:
+    """A maker of trials from levels; the types of a case are inferred once for all constants and symbols.
+
+    Args:
+        op: the op.
+        space: the space of the op.
+    """
+
+    def __init__(self, op: OpDef, space: Space) -> None:
+        self._op = op
+        self._space = space
+        self._dtype = op.canonical_cases[0].dtype
+        self._cases: dict[tuple[int, ...], tuple[list[Any], OpCase | None]] = {}
+
+    def make(self, levels: Mapping[str, Any]) -> Trial | None:
+        """Return the trial of levels of all factors; ``None`` for incompatible levels."""
+        case = self._valid_case(levels)
+        if case is None:
+            return None
+        constants = {"none": (), "rest": range(1, len(case.operands)), "first": (0,)}[levels.get(_CONSTANTS, "none")]
+        if constants and len(case.operands) == 1:
+            return None
+        symbols = levels.get(_SYMBOLS, "none")
+        trial = Trial(self._op, case, self._dtype, frozenset(constants), symbols, levels=levels)
+        return trial if symbols == "none" or _accepts_symbols(trial) else None
+
+    def _valid_case(self, levels: Mapping[str, Any]) -> OpCase | None:
+        """Return the case of a row in the op's most common dtype; ``None`` if space or op refuse the case."""
+        row = [levels[name] for name in self._space.factors]
+        key = tuple(map(id, row))  # equal levels differ in type: True and 1
+        if key not in self._cases:
+            case = self._space.build(dict(zip(self._space.factors, row, strict=True)))
+            case = case and replace(case, dtype=self._dtype)
+            is_valid = case is not None and _is_valid(Trial(self._op, case, self._dtype))
+            self._cases[key] = row, case if is_valid else None  # the levels live as long as their identities
+        return self._cases[key][1]
 
 
 def _symbol_levels(op: OpDef) -> tuple[str, ...]:
@@ -238,19 +276,6 @@ def _symbol_levels(op: OpDef) -> tuple[str, ...]:
 
 def _random_row(factors: Mapping[str, Sequence[Any]], generator: np.random.Generator) -> Mapping[str, Any]:
     return {name: levels[int(generator.integers(len(levels)))] for name, levels in factors.items()}
-
-
-def _trial(op: OpDef, case: OpCase, levels: Mapping[str, Any]) -> Trial | None:
-    """Return the trial of a case with the levels of the factors common to all ops; ``None`` if incompatible."""
-    constants = {"none": (), "rest": range(1, len(case.operands)), "first": (0,)}[levels.get(_CONSTANTS, "none")]
-    if constants and len(case.operands) == 1:
-        return None
-    dtype = op.canonical_cases[0].dtype
-    symbols = levels.get(_SYMBOLS, "none")
-    trial = Trial(op, replace(case, dtype=dtype), dtype, frozenset(constants), symbols, levels=levels)
-    if not _is_valid(trial):
-        return None
-    return trial if trial.symbols == "none" or _accepts_symbols(trial) else None
 
 
 def _accepts_symbols(trial: Trial) -> bool:

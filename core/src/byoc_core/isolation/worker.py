@@ -22,6 +22,7 @@ from types import MappingProxyType
 from typing import IO, Any, Literal
 
 from byoc_core.errors import InternalError
+from byoc_core.isolation.fork_server import ForkServer
 from byoc_core.isolation.waiting import wait_for
 
 __all__ = ["Ended", "Worker"]
@@ -59,6 +60,7 @@ class Worker:
         setup: plain JSON values.
         stderr: a file for the output of the process.
         variables: environment variables for the process in addition to the variables of this process.
+        fork_server: forks the process, if given and possible; otherwise the process imports everything anew.
     """
 
     def __init__(
@@ -67,16 +69,19 @@ class Worker:
         setup: Mapping[str, object],
         stderr: Path,
         variables: Mapping[str, str] = MappingProxyType({}),
+        fork_server: ForkServer | None = None,
     ) -> None:
         self._entry = entry
         self._stderr = stderr
         self._errors = stderr.open("wb")
-        self._process = subprocess.Popen(
+        environment = {**os.environ, **variables}
+        forked = fork_server and fork_server.start(entry, setup, self._errors.fileno(), environment)
+        self._process = forked or subprocess.Popen(
             [sys.executable, "-c", _START, json.dumps(sys.path), entry, json.dumps(setup)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            env={**os.environ, **variables},
+            env=environment,
             text=True,
             encoding="utf-8",
             start_new_session=True,  # a separate group: child processes end with it, and Ctrl-C goes to this process

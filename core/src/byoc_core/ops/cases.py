@@ -22,6 +22,7 @@ from byoc_core.opset.types import TensorType, Type
 __all__ = [
     "OpCase",
     "OperandCase",
+    "accepts_dtype",
     "array_of",
     "canonical_cases",
     "case",
@@ -45,13 +46,13 @@ def case(op: str, *operands: Shape | OperandCase, dtype: str = "float32", **attr
 
 def dtypes_of(case: OpCase, op: OpDef) -> tuple[str, ...]:
     """Return the dtypes for which an op accepts a case, the dtype of the case first."""
-    other_dtypes = [name for name in computing_dtypes() if name != case.dtype]
-    if all(operand.dtype is not None for operand in case.operands):
-        other_dtypes = []
-    return (case.dtype, *(name for name in other_dtypes if _is_taken(case, op, name)))
+    return (case.dtype, *(name for name in computing_dtypes() if name != case.dtype and accepts_dtype(case, op, name)))
 
 
-def _is_taken(case: OpCase, op: OpDef, dtype: str) -> bool:
+def accepts_dtype(case: OpCase, op: OpDef, dtype: str) -> bool:
+    """Return whether an op accepts a case in a dtype; a case with fixed dtypes has its own dtype alone."""
+    if dtype == case.dtype or all(operand.dtype is not None for operand in case.operands):
+        return dtype == case.dtype
     operands = [Var(f"x{index}", type_) for index, type_ in enumerate(case.types(dtype))]
     try:
         infer_case(op, operands, op.normalise_attrs(case.attrs))

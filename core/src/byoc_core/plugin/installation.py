@@ -15,7 +15,7 @@ from byoc_core.plugin.discovery import make_catalog
 from byoc_core.plugin.metadata import Snapshot, read_metadata
 from byoc_core.plugin.settings import PluginSettings
 
-__all__ = ["Installation", "installation", "installed", "using"]
+__all__ = ["Installation", "installation", "installed", "look_again", "using"]
 
 _R = TypeVar("_R")
 
@@ -29,6 +29,10 @@ class Installation:
     """
 
     def __init__(self) -> None:
+        self.read()
+
+    def read(self) -> None:
+        """Read metadata and environment, and forget the catalogues and registries built before."""
         self.snapshot = Snapshot(read_metadata(), MappingProxyType(dict(os.environ)))
         if self.snapshot.metadata.problems:
             os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
@@ -75,6 +79,14 @@ def installation() -> Installation:
     The process's installation is a snapshot from the first call: the import of ``byoc_core``.
     """
     return _HANDED_IN.get() or _of_process()
+
+
+def look_again() -> None:
+    """Read the process's installation anew: for a forked process with another import path or environment.
+
+    Objects made from the old installation stay as they are, so call this function before any other use of plugins.
+    """
+    _of_process().read()
 
 
 @contextmanager

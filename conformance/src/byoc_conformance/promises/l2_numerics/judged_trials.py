@@ -97,7 +97,7 @@ def trial_problems(
         generator = generator_of(subject.spec.seed, trial.op.name, trial.name, regime)
         operands = draw_operands(trial.op, case, trial.dtype, regime, generator)
         inputs = [array for index, array in enumerate(operands) if index not in trial.constants]
-        label = f"{trial}{form.label}, {regime} values" + (f" of {_shapes(inputs)}" if other is not None else "")
+        label = _Label(trial, form, regime, inputs if other is not None else None)
         try:
             stored = _store(inputs, form.param_orders)
             results = call_unchanging(guarded if number % 2 else attempt.vm, form.name, stored)
@@ -125,6 +125,27 @@ def _store(arrays: Sequence[NDArray], orders: Sequence[Order]) -> list[NDArray]:
 def inverse(order: tuple[int, ...]) -> tuple[int, ...]:
     """Return the inverse of a permutation."""
     return tuple(sorted(range(len(order)), key=order.__getitem__))
+
+
+@dataclass(frozen=True, slots=True)
+class _Label:
+    """The beginning of messages about a call, computed on demand: most calls have no fault.
+
+    Attributes:
+        trial: the trial.
+        form: the compiled form of the trial's function.
+        regime: the regime of the values.
+        inputs: the inputs, if the shapes of inputs change from call to call.
+    """
+
+    trial: Trial
+    form: TrialForm
+    regime: str
+    inputs: Sequence[NDArray] | None
+
+    def __str__(self) -> str:
+        sizes = "" if self.inputs is None else f" of {_shapes(self.inputs)}"
+        return f"{self.trial}{self.form.label}, {self.regime} values{sizes}"
 
 
 def _shapes(arrays: Sequence[NDArray]) -> str:
