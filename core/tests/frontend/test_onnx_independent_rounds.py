@@ -88,3 +88,20 @@ def test_other_bodies_are_loops(body: str) -> None:
     assert "loop" in names
     for actual, wanted in zip(found, ReferenceEvaluator(model).run(None, feeds), strict=True):
         np.testing.assert_allclose(actual, wanted, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("shape", "is_loop"),
+    [
+        (("float[n, 5]", "float[50000, 5]"), False),
+        (("float[n, 5]", "float[60000, 5]"), True),
+        (("float[100, 5]", "float[60000, 5]"), False),
+        (("float[120, 5]", "float[60000, 5]"), True),
+    ],
+)
+def test_large_values_are_loops(shape: tuple[str, str], is_loop: bool) -> None:
+    """Without a backend fusing the ops, the values of all rounds would lie in memory."""
+    model = _model("u = Identity(v) d = Sub(v, w) r = ReduceSumSquare <keepdims = 0>(d, last)")
+    text = onnx.printer.to_text(model).replace("float[n,5] x", f"{shape[0]} x").replace("float[k,5]", shape[1])
+    main = from_onnx(parser.parse_model(text)).functions["main"]
+    assert ("loop" in {binding.op.name for binding in main.bindings}) == is_loop

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import onnx
 
@@ -21,6 +22,12 @@ __all__ = ["emit_independent_rounds"]
 _FEWEST = 16
 """The least known number of rounds: of fewer rounds, other axes are better vectors."""
 
+_MOST_ELEMENTS = 1 << 25
+"""The most elements of a value of known shape in all rounds: memory holds such values if no backend fuses the ops."""
+
+_MOST_KNOWN_ELEMENTS = 1 << 18
+"""The most elements of a value of symbolic shape, for symbols of 1: such as the elements for each row of a batch."""
+
 
 def emit_independent_rounds(
     node: NodeContext, states: Sequence[Imported], sources: Sequence[Value], length: Dim
@@ -29,7 +36,7 @@ def emit_independent_rounds(
 
     A round is independent of other rounds if the body returns all states unchanged. The body then consists of
     elementwise ops and reductions only, such as the squared distances of a sample from all rows of a state. The
-    results have the bits of single rounds.
+    results have the bits of single rounds. Values of all rounds with too many elements for memory need a loop too.
 
     Args:
         node: the node.
@@ -58,6 +65,8 @@ def emit_independent_rounds(
         return None
     function, captured = region.finish(scanned)
     if not all(map(_has_rule, function.bindings)) or region.own_symbols:
+        return None
+    if not all(_is_small(binding.result, length) for binding in function.bindings):
         return None
     if not all(_depends_on(function, slices, result) for result in function.results):
         return None
@@ -153,6 +162,16 @@ def _has_rule(binding: Binding) -> bool:
     if Trait.REDUCTION in binding.op.traits:
         return len(binding.operands) == 1 and bool(_axes(binding))
     return Trait.ELEMENTWISE in binding.op.traits and "axis" not in binding.attrs
+
+
+def _is_small(value: Value, length: Dim) -> bool:
+    """Return whether memory has room for the values of all rounds."""
+    type_ = value.type
+    assert isinstance(type_, TensorType)
+    assert type_.shape is not None
+    dims = (*type_.shape, length)
+    known = [dim for dim in dims if isinstance(dim, int)]
+    return prod(known) <= (_MOST_ELEMENTS if len(known) == len(dims) else _MOST_KNOWN_ELEMENTS)
 
 
 def _axes(binding: Binding) -> tuple[int, ...]:
