@@ -1,4 +1,4 @@
-"""Test scripts in forked children of a process with imported packages of others: the imports take half of the time.
+"""Test scripts in forked children of a process with imported packages of others: a child imports byoc only.
 
 No module of byoc is imported before the fork, so a script finds plugins, reads settings and imports byoc as in a fresh
 process. Without ``os.fork``, each script runs in a fresh process.
