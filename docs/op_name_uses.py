@@ -21,12 +21,13 @@ from collections.abc import Iterable, Iterator
 __all__ = ["op_name_lines"]
 
 CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*")
+OP_NAME = re.compile(r"\bop\s*\.\s*name\b")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def op_name_lines(source: str) -> list[int]:
     """Return the line of each decision of a module, in order; a line with two decisions is listed twice."""
-    return sorted(_lines(ast.parse(source), frozenset()))
+    return sorted(_lines(ast.parse(source), frozenset())) if OP_NAME.search(source) else []
 
 
 def _lines(node: ast.AST, aliases: frozenset[str]) -> Iterator[int]:

@@ -22,6 +22,7 @@ from byoc_conformance import all_promises
 from onnx import TensorProto, helper, numpy_helper
 
 from conformance.tests.new_packages import write_metadata
+from core.tests.forked_process import run_script
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "core" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -66,12 +67,11 @@ def write_files(text: str, folder: Path) -> None:
         write_metadata(folder, folder)
 
 
-def run_script(text: str, folder: Path) -> None:
+def run_blocks(text: str, folder: Path) -> None:
     """Run the blocks of a page, except files."""
     script = folder / "page.py"
     script.write_text("\n\n".join(BLOCK.findall(FILE.sub("", text))), encoding="utf-8")
-    command = [sys.executable, "-W", "error", script.name]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    done = run_script(script.read_text("utf-8"), file=script)
     assert done.returncode == 0, done.stderr
 
 
@@ -94,7 +94,7 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     text = page.read_text("utf-8")
     write_model(tmp_path)
     write_files(text, tmp_path)
-    run_script(text, tmp_path)
+    run_blocks(text, tmp_path)
     for arguments in LESSON_COMMAND.findall(text) if page in LESSONS else ():
         run_byoc(arguments, tmp_path)
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from core.tests.forked_process import run_script
+
 
 @dataclass(frozen=True)
 class Site:
@@ -38,18 +40,27 @@ class Site:
         (info / "entry_points.txt").write_text(textwrap.dedent(entry_points))
 
     def run(self, script: str, **environment: str) -> str:
-        """Run a script in a fresh process with the folder on its path; return the output."""
-        inherited = {key: value for key, value in os.environ.items() if not key.startswith("BYOC_")}
-        path = os.pathsep.join(filter(None, [str(self.folder), os.environ.get("PYTHONPATH")]))
+        """Run a script in a process without imported plugins, with the folder on its path; return the output."""
+        done = run_script(textwrap.dedent(script), path=[self.folder], environment=self._variables(environment))
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def run_fresh(self, script: str, **environment: str) -> str:
+        """Run a script in the same way, in a process without any imports, for tests of imported packages."""
         done = subprocess.run(
             [sys.executable, "-W", "error", "-c", textwrap.dedent(script)],
-            env={**inherited, "PYTHONPATH": path, **environment},
+            env=self._variables(environment),
             capture_output=True,
             text=True,
             check=False,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+    def _variables(self, environment: Mapping[str, str]) -> dict[str, str]:
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith("BYOC_")}
+        path = os.pathsep.join(filter(None, [str(self.folder), os.environ.get("PYTHONPATH")]))
+        return {**inherited, "PYTHONPATH": path, **environment}
 
 
 @pytest.fixture

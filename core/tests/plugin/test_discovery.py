@@ -188,7 +188,7 @@ def test_a_malformed_preference_is_an_error() -> None:
 def test_discovery_imports_no_plugin_and_the_environment_works_in_a_fresh_process(site: Site) -> None:
     site.install("byoc-npu", ENTRY, {"npu_plugin": "raise SystemExit('imported')"})
     site.install("byoc-gpu", "[byoc.backends]\ngpu = npu_plugin\n")
-    printed = site.run(
+    printed = site.run_fresh(
         """
         import sys
         from byoc_core.plugin.discovery import discover

@@ -172,7 +172,7 @@ byoc_core.build(module, []).save({str(path)!r})
 """
     )
     (toy.folder / "toy_importers.py").unlink()
-    toy.run(
+    toy.run_fresh(
         f"""
 import sys
 import numpy as np
@@ -188,7 +188,7 @@ assert not {{"onnx", "byoc_core.ir", "byoc_core.frontend", "byoc_core.backend"}}
 
 
 def test_other_models_open_no_plugin(toy: Site) -> None:
-    told = toy.run(
+    told = toy.run_fresh(
         MODELS
         + """
 byoc_core.from_onnx(make_model("Relu", "Exp", domain=""))
