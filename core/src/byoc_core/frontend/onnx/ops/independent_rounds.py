@@ -170,8 +170,8 @@ def _is_small(value: Value, length: Dim) -> bool:
     assert isinstance(type_, TensorType)
     assert type_.shape is not None
     dims = (*type_.shape, length)
-    known = [dim for dim in dims if isinstance(dim, int)]
-    return prod(known) <= (_MOST_ELEMENTS if len(known) == len(dims) else _MOST_KNOWN_ELEMENTS)
+    sizes = [dim for dim in dims if isinstance(dim, int)]
+    return prod(sizes) <= (_MOST_ELEMENTS if len(sizes) == len(dims) else _MOST_KNOWN_ELEMENTS)
 
 
 def _axes(binding: Binding) -> tuple[int, ...]:
