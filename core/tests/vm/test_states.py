@@ -138,6 +138,38 @@ def test_a_restarted_state_keeps_its_buffers(vm: VirtualMachine) -> None:
         current.restart(current)
 
 
+def test_a_restart_without_memory_leaves_the_values(vm: VirtualMachine, monkeypatch: pytest.MonkeyPatch) -> None:
+    current, larger = vm.new_state(), vm.new_state()
+    vm.run("main", {"x": rows(2)}, state=current)
+    vm.run("main", {"x": rows(100)}, state=larger)
+
+    def fail(*_: object) -> NDArray:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("byoc_core.vm.state_values.new_buffer", fail)
+        with pytest.raises(MemoryError):
+            current.restart(larger)
+    np.testing.assert_array_equal(current["log"], rows(2))
+    vm.run("main", {"x": rows(1)}, state=current)
+    assert current.length == 3
+
+
+def test_a_refused_first_call_keeps_the_buffers_of_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    vm = VirtualMachine(build(), native=False)
+    first, current = vm.new_state(), vm.new_state()
+    vm.run("main", {"x": rows(30)}, state=current)
+    current.restart(first)
+    with pytest.raises(CallError):
+        vm.run("main", {"x": rows(2)[:, :2]}, state=current)
+
+    def fail(*_: object) -> NDArray:
+        raise AssertionError("a buffer is allocated")
+
+    monkeypatch.setattr("byoc_core.vm.state_values.new_buffer", fail)
+    np.testing.assert_allclose(vm.run("main", {"x": rows(30)}, state=current), rows(30).sum(0))
+
+
 BATCHES = """
 @R.function
 def main(x: R.Tensor(("b", 3)), total: R.Tensor(("b", 3)), log: R.Tensor(("p", "b"))):

@@ -181,8 +181,9 @@ class State:
         self._check_function(source._values.infos)
         with self._hold(), source._hold():
             source._check_usable()
+            buffers = self._values.buffers_for(source._values)
             self._is_spoiled = True  # until the last copy has ended
-            self._values.restart(source._values)
+            self._values.restart(source._values, buffers)
             self._is_spoiled = False
 
     def known_sizes(self) -> dict[str, int]:
@@ -225,7 +226,7 @@ class State:
                 yield self._values
             except BaseException:
                 if is_first and not self._is_spoiled:
-                    self._values.clear()
+                    self._values.forget()
                 raise
 
     def move_to(self, owner: NativeStates) -> NativeState:

@@ -173,10 +173,14 @@ class StateValues:
 
     # -- other values ------------------------------------------------------------------------------------------
 
+    def forget(self) -> None:
+        """Return to the values before the first call, without sizes; unused buffers stay for the first call."""
+        self.buffers, self._sizes, self.lengths = None, {}, [0] * len(self.infos)
+
     def clear(self) -> None:
-        """Return to the values before the first call; the next call decides the sizes anew."""
-        self.buffers, self._unused_buffers, self._sizes = None, None, {}
-        self.lengths = [0] * len(self.infos)
+        """Return to the values before the first call, without sizes and buffers."""
+        self.forget()
+        self._unused_buffers = None
 
     def copy(self) -> StateValues:
         """Return copies of the values in buffers of their own; the used rows only are copied."""
@@ -206,17 +210,27 @@ class StateValues:
             assign(target, value)
         self.buffers, self.lengths, self._sizes = buffers, lengths, self._own_sizes(sizes)
 
-    def restart(self, source: StateValues) -> None:
-        """Take over copies of the values of states of the same function, in the present buffers if large enough."""
+    def buffers_for(self, source: StateValues) -> list[StateBuffer] | None:
+        """Return buffers for copies of other values: the present buffers if large enough; ``None`` without values.
+
+        Raises:
+            ExecutionError, MemoryError: there is no memory; the present values stay.
+        """
         present = self.buffers or self._unused_buffers
         if source.buffers is None:
-            self.buffers, self._unused_buffers = None, present
+            return None
+        return [
+            self._like(index, value) if own is None else own
+            for index, value in enumerate(source.buffers)
+            for own in [self._fitting(present, index, value.shape)]
+        ]
+
+    def restart(self, source: StateValues, buffers: list[StateBuffer] | None) -> None:
+        """Take over copies of the values of states of the same function, in buffers by :meth:`buffers_for`."""
+        if source.buffers is None or buffers is None:
+            self._unused_buffers = self.buffers or self._unused_buffers
+            self.buffers = None
         else:
-            buffers = [
-                self._like(index, value) if own is None else own
-                for index, value in enumerate(source.buffers)
-                for own in [self._fitting(present, index, value.shape)]
-            ]
             for value, own in zip(source.views(), self._used_rows(buffers, source.lengths), strict=True):
                 assign(own, value)
             self.buffers, self._unused_buffers = buffers, None

@@ -17,8 +17,8 @@ __all__ = [
     "BY_GROWTH",
     "ComputedTarget",
     "Sampling",
-    "image",
-    "in_dtype_of_image",
+    "cast_to_image_dtype",
+    "interpolation_operand",
     "resize_axes",
     "target_by_factors",
     "target_by_sizes",
@@ -27,8 +27,18 @@ __all__ = [
 BY_GROWTH = "by_growth"
 """The rounding before operator set 11: down if the axis grows, else up."""
 
-_INTERPOLATED_INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
-"""The integers weighed as float64 by linear interpolation."""
+_INTERPOLATED_INTEGERS = {
+    "int8": (-(2.0**7), 2.0**7 - 1),
+    "uint8": (0.0, 2.0**8 - 1),
+    "int16": (-(2.0**15), 2.0**15 - 1),
+    "uint16": (0.0, 2.0**16 - 1),
+    "int32": (-(2.0**31), 2.0**31 - 1),
+    "uint32": (0.0, 2.0**32 - 1),
+}
+"""The least and the greatest number of the integers weighed as float64 by linear interpolation, by dtype."""
+
+_ROUNDING = 2.0**-40
+"""More than the relative error of a mean in float64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,31 +112,37 @@ def resize_axes(
         sampling: the positions and the interpolation.
         regions: start and end of each axis, as float64 shares of the axis; for positions in a region.
     """
-    dtype, value = node.type(0).dtype, image(node, sampling.method, antialias=sampling.antialias)
+    dtype, value = node.type(0).dtype, interpolation_operand(node, sampling.method, antialias=sampling.antialias)
     is_narrow = sampling.method != "nearest" and is_float(dtype) and dtype not in ("float32", "float64")
     value = _cast(node, value, "float32") if is_narrow else value
     for index, axis in enumerate(axes):
         region = regions[index] if regions else None
         value = _Axis(node, value, axis, target.sizes[index], target.factors[index], sampling).resized(region)
-    return in_dtype_of_image(node, value)
+    return cast_to_image_dtype(node, value)
 
 
-def image(node: NodeContext, method: str, *, antialias: bool = False) -> Value:
+def interpolation_operand(node: NodeContext, method: str, *, antialias: bool = False) -> Value:
     """Return the first input; integers as float64 for linear interpolation."""
     dtype, value = node.type(0).dtype, node.value(0)
     is_weighed = method == "linear" and not antialias and dtype in _INTERPOLATED_INTEGERS
     return _cast(node, value, "float64") if is_weighed else value
 
 
-def in_dtype_of_image(node: NodeContext, value: Value) -> Value:
+def cast_to_image_dtype(node: NodeContext, value: Value) -> Value:
     """Return a value in the dtype of the first input; integers lose their fraction, as in ONNX Runtime.
 
-    Means of equal integers keep the integer: float32 forgets the error of float64.
+    A mean of equal integers is this integer: a mean below by the rounding of float64 is raised first. ONNX Runtime
+    weighs in float32: a mean near an integer may be cut to the integer below there.
     """
     dtype, found = node.type(0).dtype, node.tensor_type(value).dtype
-    if found == dtype:
-        return value
-    return _cast(node, value if is_float(dtype) else _cast(node, value, "float32"), dtype)
+    if found == dtype or is_float(dtype):
+        return value if found == dtype else _cast(node, value, dtype)
+    if found != "float64":
+        return _cast(node, value, dtype)
+    least, greatest = _INTERPOLATED_INTEGERS[dtype]
+    raised = node.emit("multiply", value, _real(node, 1.0 + _ROUNDING))
+    within = node.emit("minimum", node.emit("maximum", raised, _real(node, least)), _real(node, greatest))
+    return _cast(node, within, dtype)
 
 
 class _Axis:

@@ -1,4 +1,4 @@
-"""Rounds of ``Scan`` independent of each other: all rounds at once, by ops with an additional axis behind.
+"""Rounds of ``Scan`` independent of each other: all rounds at once, by ops with an additional axis at the end.
 
 The axis of the rounds is the last: backends compute several rounds by a vector, also in reductions of short rows.
 """
@@ -25,8 +25,8 @@ _FEWEST = 16
 _MOST_ELEMENTS = 1 << 25
 """The most elements of a value of known shape in all rounds: memory holds such values if no backend fuses the ops."""
 
-_MOST_KNOWN_ELEMENTS = 1 << 18
-"""The most elements of a value of symbolic shape, for symbols of 1: such as the elements for each row of a batch."""
+_MOST_ELEMENTS_OF_A_ROW = 1 << 16
+"""The most elements of a value with a symbolic size, divided by this size: the elements of a row of a batch."""
 
 
 def emit_independent_rounds(
@@ -34,9 +34,10 @@ def emit_independent_rounds(
 ) -> list[Imported] | None:
     """Return the states and the scan outputs, stacked on axis 0; ``None`` if a loop is needed.
 
-    A round is independent of other rounds if the body returns all states unchanged. The body then consists of
-    elementwise ops and reductions only, such as the squared distances of a sample from all rows of a state. The
-    results have the bits of single rounds. Values of all rounds with too many elements for memory need a loop too.
+    A round is independent of other rounds if the body returns all states unchanged. The body has to consist of
+    elementwise ops and reductions, such as the squared distances of a sample from all rows of a state; backends may sum
+    in another order than in a round. Values of all rounds must have at most ``_MOST_ELEMENTS``, or a single symbolic
+    size and at most ``_MOST_ELEMENTS_OF_A_ROW`` for each row: if no backend fuses the ops, memory holds all rounds.
 
     Args:
         node: the node.
@@ -50,13 +51,13 @@ def emit_independent_rounds(
     region, inner = node.open_region("body")
     carried = [inner.bring_in(state) for state in states]
     types = [node.tensor_type(source) for source in sources]
+    if any(type_.shape is None or type_.shape[0] != length for type_ in types):
+        return None
     slices = [
         region.param(f"slice{index}", TensorType(type_.shape[1:], type_.dtype))
         for index, type_ in enumerate(types)
         if type_.shape is not None
     ]
-    if len(slices) < len(sources):
-        return None
     results = inner.inline("body", (*carried, *slices))
     if any(after is not before for before, after in zip(carried, results, strict=False)):
         return None
@@ -94,15 +95,18 @@ def _depends_on(function: Function, params: Sequence[Value], result: Value) -> b
 
 
 def _returns_states(body: onnx.GraphProto, num_states: int) -> bool:
-    """Return whether a body without nested graphs returns the first inputs unchanged, as far as the names show."""
-    sources = {node.output[0]: node.input[0] for node in body.node if node.op_type == "Identity"}
+    """Return whether a body of ONNX's own ops returns the first inputs unchanged, as far as the names show."""
+    if any(node.domain not in ("", "ai.onnx") or any(a.HasField("g") for a in node.attribute) for node in body.node):
+        return False  # a nested graph, or perhaps a function of the model: imported once more by the loop
+    copies = [node for node in body.node if node.op_type == "Identity" and len(node.input) == len(node.output) == 1]
+    sources = {node.output[0]: node.input[0] for node in copies}
     for state, returned in zip(body.input[:num_states], body.output, strict=False):
         name = returned.name
         while name in sources:
             name = sources.pop(name)
         if name != state.name:
             return False
-    return not any(attribute.HasField("g") for node in body.node for attribute in node.attribute)
+    return True
 
 
 @dataclass(frozen=True)
@@ -171,7 +175,8 @@ def _is_small(value: Value, length: Dim) -> bool:
     assert type_.shape is not None
     dims = (*type_.shape, length)
     sizes = [dim for dim in dims if isinstance(dim, int)]
-    return prod(sizes) <= (_MOST_ELEMENTS if len(sizes) == len(dims) else _MOST_KNOWN_ELEMENTS)
+    num_symbolic = len(dims) - len(sizes)
+    return num_symbolic <= 1 and prod(sizes) <= (_MOST_ELEMENTS_OF_A_ROW if num_symbolic else _MOST_ELEMENTS)
 
 
 def _axes(binding: Binding) -> tuple[int, ...]:

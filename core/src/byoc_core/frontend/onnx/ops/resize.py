@@ -14,8 +14,8 @@ from byoc_core.frontend.onnx.ops.data_resize import (
     BY_GROWTH,
     ComputedTarget,
     Sampling,
-    image,
-    in_dtype_of_image,
+    cast_to_image_dtype,
+    interpolation_operand,
     resize_axes,
     target_by_factors,
     target_by_sizes,
@@ -59,7 +59,7 @@ def _resize_by_scales(node: NodeContext, scales: Sequence[float]) -> Value:
     method = _read_method(node, ("nearest", "linear"))
     shape = node.shape(0)
     _check_count(node, "scales", scales, len(shape))
-    result = image(node, method)
+    result = interpolation_operand(node, method)
     for rounding, axes in (
         ("floor", [axis for axis, scale in enumerate(scales) if scale > 1]),
         ("ceil", [axis for axis, scale in enumerate(scales) if scale < 1]),
@@ -75,7 +75,7 @@ def _resize_by_scales(node: NodeContext, scales: Sequence[float]) -> Value:
                 coordinates="asymmetric",
                 rounding=rounding,
             )
-    return in_dtype_of_image(node, result)
+    return cast_to_image_dtype(node, result)
 
 
 def _import_resize(node: NodeContext) -> Sequence[Imported]:
@@ -117,7 +117,8 @@ def _import_resize(node: NodeContext) -> Sequence[Imported]:
     }
     if antialias:
         return (node.emit("nn.antialias_resize", node.value(0), **attrs),)
-    return (in_dtype_of_image(node, node.emit("nn.resize", image(node, method), rounding=rounding, **attrs)),)
+    resized = node.emit("nn.resize", interpolation_operand(node, method), rounding=rounding, **attrs)
+    return (cast_to_image_dtype(node, resized),)
 
 
 def _computed_target(node: NodeContext, axes: Sequence[int], *, is_region: bool) -> ComputedTarget | None:
