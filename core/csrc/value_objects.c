@@ -74,12 +74,33 @@ static PyObject *number_at(const void *values, int type_number, int64_t index) {
   return PyLong_FromLongLong((long long)((const int64_t *)values)[index]);
 }
 
-/* Return a dictionary with None for each key; NULL with an exception. */
-static PyObject *dictionary_of(PyObject *keys, Py_ssize_t count) {
+/* Return a dictionary with None for each key of a tuple; NULL with an exception. */
+static PyObject *dictionary_of(PyObject *keys) {
+  const Py_ssize_t count = PyTuple_Size(keys);
   PyObject *result = PyDict_New();
   for (Py_ssize_t i = 0; result && i < count; ++i) {
-    if (PyDict_SetItem(result, PyList_GetItem(keys, i), Py_None)) Py_CLEAR(result);
+    if (PyDict_SetItem(result, PyTuple_GetItem(keys, i), Py_None)) Py_CLEAR(result);
   }
+  return result;
+}
+
+/* Return a list of dictionaries, one for each row of values, by the keys of a tuple; NULL with an exception. */
+static PyObject *dictionaries_of(PyObject *keys, PyArrayObject *array) {
+  const void *values = PyArray_DATA(array);
+  const Py_ssize_t count = (Py_ssize_t)PyArray_DIM(array, 0), width = PyTuple_Size(keys);
+  const int type_number = PyArray_TYPE(array);
+  /* A copy of a dictionary takes its table of keys over; only the values change. */
+  PyObject *pattern = dictionary_of(keys), *result = pattern ? PyList_New(count) : NULL;
+  for (Py_ssize_t row = 0; result && row < count; ++row) {
+    PyObject *map = PyDict_Copy(pattern);
+    for (Py_ssize_t i = 0; map && i < width; ++i) {
+      PyObject *number = number_at(values, type_number, row * width + i);
+      if (!number || PyDict_SetItem(map, PyTuple_GetItem(keys, i), number)) Py_CLEAR(map);
+      Py_XDECREF(number);
+    }
+    if (!map || PyList_SetItem(result, row, map)) Py_CLEAR(result);
+  }
+  Py_XDECREF(pattern);
   return result;
 }
 
@@ -89,23 +110,10 @@ static PyObject *unpack_maps(PyObject *module, PyObject *arguments) {
   if (!is_carray_of(object, NPY_FLOAT32) && !is_carray_of(object, NPY_FLOAT64) && !is_carray_of(object, NPY_INT64))
     return Py_NewRef(Py_None);
   PyArrayObject *array = (PyArrayObject *)object;
-  const Py_ssize_t width = PyList_Size(keys);
-  if (PyArray_NDIM(array) != 2 || PyArray_DIM(array, 1) != width) return Py_NewRef(Py_None);
-  const void *values = PyArray_DATA(array);
-  const Py_ssize_t count = (Py_ssize_t)PyArray_DIM(array, 0);
-  const int type_number = PyArray_TYPE(array);
-  /* A copy of a dictionary takes its table of keys over; only the values change. */
-  PyObject *pattern = dictionary_of(keys, width), *result = pattern ? PyList_New(count) : NULL;
-  for (Py_ssize_t row = 0; result && row < count; ++row) {
-    PyObject *map = PyDict_Copy(pattern);
-    for (Py_ssize_t i = 0; map && i < width; ++i) {
-      PyObject *number = number_at(values, type_number, row * width + i);
-      if (!number || PyDict_SetItem(map, PyList_GetItem(keys, i), number)) Py_CLEAR(map);
-      Py_XDECREF(number);
-    }
-    if (!map || PyList_SetItem(result, row, map)) Py_CLEAR(result);
-  }
-  Py_XDECREF(pattern);
+  if (PyArray_NDIM(array) != 2 || PyArray_DIM(array, 1) != PyList_Size(keys)) return Py_NewRef(Py_None);
+  PyObject *kept = PyList_AsTuple(keys); /* the hash of a key is code in Python, which may change the list */
+  PyObject *result = kept ? dictionaries_of(kept, array) : NULL;
+  Py_XDECREF(kept);
   return result;
 }
 

@@ -69,3 +69,30 @@ def test_maps_are_independent() -> None:
     first["new"] = 1.0
     assert second == {0: 0.0, 1: 0.0}
     assert unpack_maps(np.arange(2), np.ones((1, 2), np.float32)) == [{0: 1.0, 1: 1.0}]
+
+
+def test_keys_may_change_their_list_when_hashed() -> None:
+    native = extension()
+    if native is None:
+        pytest.skip("the C extension is missing")
+
+    class Clearing:
+        """A key that empties the list of keys and drops the other keys when hashed."""
+
+        def __init__(self, keys: list[Any]) -> None:
+            self._keys = keys
+
+        def __hash__(self) -> int:
+            self._keys.clear()
+            return 1
+
+    for position in range(3):
+        keys: list[Any] = [("other", number) for number in range(2)]  # held by the list alone
+        clearing = Clearing(keys)
+        keys.insert(position, clearing)
+        expected: list[Any] = [("other", number) for number in range(2)]
+        expected.insert(position, clearing)
+        values = np.arange(6, dtype=np.float64).reshape(2, 3)
+        found = native.unpack_maps(keys, values)
+        assert found == [dict(zip(expected, row, strict=True)) for row in values.tolist()]
+        assert keys == []

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 from byoc_dnnl import creation, primitive_cache
 from byoc_dnnl.creation import Creation
+from byoc_dnnl.engine import open_engine
 from byoc_dnnl.extension import extension, extension_status
 from byoc_dnnl.handles import Primitive, PrimitiveDesc
 from byoc_dnnl.library import load_library
@@ -126,6 +129,59 @@ def test_a_claim_held_too_long_is_not_waited_for() -> None:
         primitive_of(desc)
         assert not _is_pending(desc)
     release_claims(owner)
+
+
+def test_a_primitive_created_beside_another_is_not_destroyed() -> None:
+    desc, owner = _new_desc(31), _Owner()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(primitive_cache, "_LONGEST_CLAIM_S", 0.0)
+        assert claim_primitive(desc, owner)
+    used, late = primitive_of(desc), Primitive(desc)
+    reference, num_spares = weakref.ref(late), len(primitive_cache._SPARES)
+    assert keep_primitive(desc, late) is used
+    del late
+    gc.collect()
+    assert reference() in primitive_cache._SPARES
+    assert keep_primitive(desc, used) is primitive_of(desc) is used
+    assert len(primitive_cache._SPARES) == num_spares + 1
+    release_claims(owner)
+
+
+class _InterruptedQueue:
+    """A queue in a thread interrupted while the primitives are waited for."""
+
+    def finish(self, is_canceled: bool = False) -> list[tuple[int, int]]:
+        del is_canceled
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(("end", "images"), [(Creation.finish, 32), (Creation.close, 33)])
+def test_an_interrupted_plan_releases_its_claims(end: Callable[[Creation], object], images: int) -> None:
+    desc, queue = _new_desc(images), _InterruptedQueue()
+    interrupted = Creation(open_engine(), queue)  # type: ignore[arg-type]
+    assert claim_primitive(desc, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        end(interrupted)
+    assert desc.recipe not in primitive_cache._CLAIMS
+    interrupted.close()  # as by the caller: nothing is left to end
+
+
+def test_a_call_after_an_interrupted_call_waits_for_no_claim() -> None:
+    need_avx512()
+    region, shapes, finish = convolution(), ((34, 32, 20, 20),) * 2, Creation.finish
+
+    def interrupt(self: Creation) -> Any:
+        self._queue = _InterruptedQueue()  # type: ignore[assignment]
+        return finish(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Creation, "finish", interrupt)
+        with pytest.raises(KeyboardInterrupt) as raised:
+            region.program(2, shapes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(primitive_cache._Claim, "wait", lambda _: pytest.fail("a claim of the interrupted call is left"))
+        assert isinstance(region.program(2, shapes), Program)
+    assert raised.value.__traceback__ is not None  # holds the interrupted plan until here
 
 
 def test_ended_claims_are_forgotten() -> None:

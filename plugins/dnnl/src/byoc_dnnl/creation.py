@@ -84,8 +84,11 @@ class Creation:
         Raises:
             ExecutionError: oneDNN failed to create a primitive.
         """
-        self._is_finished = True
-        return self._take(self._queue.finish())
+        primitives, statuses = self._end(is_canceled=False)
+        for status in statuses:
+            if status:
+                raise failure(_CREATE, status)
+        return primitives
 
     def close(self) -> None:
         """Cancel all creations not yet begun, unless finished.
@@ -93,19 +96,21 @@ class Creation:
         Primitives with a recipe are kept, since freeing them leaks memory.
         """
         if not self._is_finished:
-            self._is_finished = True
-            self._take([(address, 0) for address, _ in self._queue.finish(True)])
+            self._end(is_canceled=True)
 
-    def _take(self, created: list[tuple[int, int]]) -> list[Primitive]:
-        """Return the primitives at the addresses, found by their descriptors from now on; release all claims."""
-        api, primitives = self._engine.api, []
+    def _end(self, *, is_canceled: bool) -> tuple[list[Primitive], list[int]]:
+        """End the queue; return the primitives, found by their descriptors from now on, and all statuses.
+
+        All claims are released, also after an exception: an interrupted thread leaves no other plan waiting.
+        """
+        api, primitives, statuses = self._engine.api, list[Primitive](), list[int]()
         try:
-            for desc, (address, _) in zip(self._added, created, strict=False):  # interrupted: without the last
+            self._is_finished = True
+            created = self._queue.finish(is_canceled)
+            for desc, (address, status) in zip(self._added, created, strict=False):  # interrupted: without the last
                 if address:
                     primitives.append(keep_primitive(desc, Primitive.owned(api, ctypes.c_void_p(address))))
+                statuses.append(status)
         finally:
             release_claims(self)
-        for _, status in created:
-            if status:
-                raise failure(_CREATE, status)
-        return primitives
+        return primitives, statuses

@@ -9,7 +9,8 @@ all inputs of the descriptor, the engine and the number of threads.
 
 Plans of several threads may need the same new primitive at the same time. The first plan claims the recipe and creates
 the primitive, and the others wait. A plan waits only after releasing its own claims, so no two plans wait for each
-other.
+other. A waiting plan creates the primitive itself if the owner takes too long. The owner's primitive is then kept as a
+spare: destroying the spare would leak memory.
 """
 
 from __future__ import annotations
@@ -64,6 +65,9 @@ class _Claim:
 
 _PRIMITIVES: dict[Hashable, tuple[Primitive, PrimitiveDesc]] = {}
 """Primitives by recipe, each with its descriptor."""
+
+_SPARES: list[Primitive] = []
+"""Primitives of recipes that have another primitive: never used, and never destroyed."""
 
 _CLAIMS: dict[Hashable, _Claim] = {}
 """Claims of plans, by recipe."""
@@ -120,11 +124,17 @@ def release_claims(owner: object) -> None:
 
 
 def keep_primitive(desc: PrimitiveDesc, primitive: Primitive) -> Primitive:
-    """Make a new primitive the primitive of a descriptor or recipe; return it, or the primitive found there already."""
+    """Make a new primitive the primitive of a descriptor or recipe; return it, or the primitive found there already.
+
+    A new primitive with a recipe is never destroyed.
+    """
     if desc.recipe is None:
         found = None if desc.primitive_ref is None else desc.primitive_ref()
         if found is None:
             desc.primitive_ref = weakref.ref(primitive)
         return found or primitive
     with _FORK_LOCK.lock:
-        return _PRIMITIVES.setdefault(desc.recipe, (primitive, desc))[0]
+        found, _ = _PRIMITIVES.setdefault(desc.recipe, (primitive, desc))
+        if found is not primitive:
+            _SPARES.append(primitive)
+        return found
