@@ -1,12 +1,14 @@
 """Test scripts in forked children of a process with imported packages of others: a child imports byoc only.
 
 No module of byoc is imported before the fork, so a script finds plugins, reads settings and imports byoc as in a fresh
-process. Without ``os.fork``, each script runs in a fresh process.
+process. Without ``os.fork``, each script runs in a fresh process. A server of ``byoc_core.isolation`` cannot be used
+instead: the server itself imports byoc.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import subprocess
@@ -15,10 +17,14 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+from byoc_core.isolation.fork_server import variables_read_at_start
 
 __all__ = ["run_script"]
 
 _PACKAGES = ("numpy", "onnx", "ml_dtypes", "pluggy", "pydantic")
+_ENVIRONMENT = dict(os.environ)
 _SERVER = """
 import gc, importlib, json, os, sys
 
@@ -71,7 +77,13 @@ def run_script(
         script: the Python code of the module ``__main__``.
         path: folders in front of the search path of modules.
         file: the file of the script; the script runs in the file's folder, by default in the folder of this process.
-        environment: all environment variables; by default the variables of this process.
+        environment: all environment variables; by default the variables of this process. A forked child cannot have
+            other values of variables read at the start of Python, or by numpy's import, than this process at the import
+            of this module. ``PYTHONPATH`` may differ, and acts on child processes of the script only.
+
+    Raises:
+        ValueError: such a variable differs.
+        RuntimeError: the process forked for each script has ended.
     """
     variables = dict(os.environ if environment is None else environment)
     folder = Path.cwd() if file is None else file.parent
@@ -95,31 +107,57 @@ def run_script(
             "stdout": stdout.name,
             "stderr": stderr.name,
         }
-        status = _ask(json.dumps(request))
+        status = _start_server().run(request)
         return subprocess.CompletedProcess(["python", "-c", script], status, stdout.read(), stderr.read())
 
 
-def _ask(request: str) -> int:
-    server = _start_server()
-    assert server.stdin is not None
-    assert server.stdout is not None
-    server.stdin.write(f"{request}\n")
-    server.stdin.flush()
-    return int(server.stdout.readline())
+class _Server:
+    """A process forked for each script."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-W", "error", "-c", _SERVER, *_PACKAGES]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_ENVIRONMENT, text=True
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._requests, self._replies = self._process.stdin, self._process.stdout
+
+    def run(self, request: Mapping[str, Any]) -> int:
+        """Run the script of a request in a forked process; return the exit status.
+
+        Raises:
+            ValueError: the environment cannot be that of a forked process.
+            RuntimeError: the server has ended.
+        """
+        differing = {name for name, _ in _at_start(_ENVIRONMENT).items() ^ _at_start(request["environment"]).items()}
+        if differing:
+            names = ", ".join(sorted(differing))
+            raise ValueError(f"a forked process cannot have other values of {names}: start a fresh process")
+        try:
+            self._requests.write(json.dumps(request) + "\n")
+            self._requests.flush()
+            status = self._replies.readline()
+        except BrokenPipeError:
+            status = ""
+        if not status:
+            raise RuntimeError(f"the process forked for each script ended with status {self._process.wait()}")
+        return int(status)
+
+    def end(self) -> None:
+        """End the server: the processor time of a process without end would be missing from the times of the tests."""
+        with contextlib.suppress(BrokenPipeError):  # an unread request
+            self._requests.close()
+        self._process.wait()
+        self._replies.close()
 
 
 @cache
-def _start_server() -> subprocess.Popen[str]:
-    command = [sys.executable, "-W", "error", "-c", _SERVER, *_PACKAGES]
-    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    atexit.register(_end, server)
+def _start_server() -> _Server:
+    server = _Server()
+    atexit.register(server.end)
     return server
 
 
-def _end(server: subprocess.Popen[str]) -> None:
-    """End the server: the processor time of a process without end would be missing from the times of the tests."""
-    assert server.stdin is not None
-    assert server.stdout is not None
-    server.stdin.close()
-    server.wait()
-    server.stdout.close()
+def _at_start(environment: Mapping[str, str]) -> dict[str, str]:
+    return {k: v for k, v in variables_read_at_start(environment).items() if k != "PYTHONPATH"}

@@ -49,7 +49,7 @@ def check_patience(patience: float) -> None:
 
 def new_fork_server() -> ForkServer:
     """Return a server forking processes with the imported kit, without any backend."""
-    return ForkServer(("byoc_conformance.runner",), "byoc_core.plugin.installation:look_again", _VARIABLES)
+    return ForkServer(("byoc_conformance.runner",), "byoc_core.plugin.installation:reread_installation", _VARIABLES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,9 @@ class ItemResult:
 class Runner:
     """A runner of tests with a process per level, started anew after a crash or a missed deadline.
 
+    If the server of the processes ends, a test of another runner may be the cause. The interrupted test is repeated
+    once, by a server of this runner alone.
+
     Args:
         spec: the backend under test.
         patience: the factor on all deadlines.
@@ -84,6 +87,7 @@ class Runner:
         self._spec = spec
         self._patience = patience
         self._fork_server = fork_server
+        self._own_server: ForkServer | None = None
         self._workers: dict[Level, Worker] = {}
         self._unopened: list[Outcome] = []
 
@@ -95,6 +99,8 @@ class Runner:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+        if self._own_server is not None:
+            self._own_server.close()
         self._folder.cleanup()
 
     def stop(self) -> None:
@@ -109,23 +115,39 @@ class Runner:
             InternalError: the kit itself failed.
         """
         start = time.monotonic()
+        outcome = self._try(item) or self._try(item)
+        assert outcome is not None  # the second time, no other runner shares the server
+        return ItemResult(item, outcome, time.monotonic() - start)
+
+    def _try(self, item: Item) -> Outcome | None:
+        """Return the outcome of a test; ``None`` if the end of a server of several runners interrupted the test."""
         level = item.promise.level
         worker = self._workers.get(level) or self._open(level)
-        if isinstance(worker, Outcome):
-            return ItemResult(item, worker, time.monotonic() - start)
+        if not isinstance(worker, Worker):
+            return worker
         reply = worker.ask({"item": item.id}, item.promise.deadline * self._patience)
         if isinstance(reply, Ended):
             self._stop(level)
-            outcome = Outcome(_ENDED[reply.code], f"while `{item.id}` ran: {reply.text}")
-        else:
-            cells = tuple(Cell(op, dtype, Status(status)) for op, dtype, status in reply["cells"])
-            outcome = Outcome(Status(reply["status"]), reply["text"], cells)
-        return ItemResult(item, outcome, time.monotonic() - start)
+            if reply.server_ended and self._replace_server():
+                return None
+            return Outcome(_ENDED[reply.code], f"while `{item.id}` ran: {reply.text}")
+        cells = tuple(Cell(op, dtype, Status(status)) for op, dtype, status in reply["cells"])
+        return Outcome(Status(reply["status"]), reply["text"], cells)
 
-    def _open(self, level: Level) -> Worker | Outcome:
+    def _replace_server(self) -> bool:
+        """Use a new server of this runner alone; return whether other runners may have used the old server."""
+        self.stop()  # all processes have ended with the server
+        is_shared = self._own_server is None
+        if self._own_server is not None:
+            self._own_server.close()
+        self._fork_server = self._own_server = new_fork_server()
+        return is_shared
+
+    def _open(self, level: Level) -> Worker | Outcome | None:
         """Return a process with the imported backend, or the outcome of all tests if no process can be opened.
 
-        Starts are limited: a backend ending or blocking processes during import would do so for each test.
+        The answer is ``None`` if the end of a server of several runners interrupted the import. Starts are limited: a
+        backend ending or blocking processes during import would do so for each test.
         """
         if len(self._unopened) == _MAX_STARTS:
             return self._unopened[-1]
@@ -137,6 +159,8 @@ class Runner:
             self._unopened.clear()
             return worker
         self._stop(level)
+        if reply.server_ended and self._replace_server():
+            return None
         self._unopened.append(Outcome(_ENDED[reply.code], f"during the import of the backend: {reply.text}"))
         return self._unopened[-1]
 

@@ -17,7 +17,7 @@ SOURCE = REPOSITORY / "core" / "src" / "byoc_core"
 
 STATE = {
     # The process itself: what is installed, what the machine is, what is loaded.
-    "plugin.installation._of_process": "the plugins: one look when byoc_core is imported; all registries hang on it",
+    "plugin.installation._of_process": "the plugins, read at import, again in forked processes; holds all registries",
     "plugin.installation._HANDED_IN": "another installation in its place, for a context",
     "native.cpu.machine_features": "what the processor can do",
     "native.toolchain._toolchain_for": "a compiler found on PATH, by the command that names it",

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
-from byoc_core.isolation import Ended, ForkServer, Worker
+from byoc_core.isolation import Ended, ForkedProcess, ForkServer, Worker
+from byoc_core.isolation.fork_server import _Channel
 
 pytestmark = [
     pytest.mark.interpreter,
@@ -46,13 +50,13 @@ def answer(setup, request):
     return {
         "pid": os.getpid(), "parent": os.getppid(), "group": os.getpgrp(), "imported_by": IMPORTED_BY,
         "setup": setup, "folder": os.getcwd(), "path": sys.path[0], "stdin": sys.stdin.read(),
-        "variables": [os.environ.get(name) for name in ("FIRST", "SECOND", "OF_WORKER")],
+        "variables": [os.environ.get(name) for name in ("FIRST", "OF_SERVER", "OF_WORKER")],
         "handler": signal.getsignal(signal.SIGCHLD) is signal.SIG_DFL,
         "files": sorted(os.listdir("/proc/self/fd")),
         "backends": sorted(record.name for record in installed("byoc.backends").records),
     }
 """
-RENEW = "byoc_core.plugin.installation:look_again"
+RENEW = "byoc_core.plugin.installation:reread_installation"
 
 
 @pytest.fixture
@@ -191,17 +195,172 @@ def test_processes_of_a_worker_end_with_the_worker(start: Start) -> None:
     assert ask(other)["pid"] != child
 
 
-def test_other_variables_of_the_start_need_a_process_of_its_own(start: Start) -> None:
-    assert is_forked(ask(start()))
-    assert not is_forked(ask(start(PYTHONHASHSEED="5")))
+@pytest.mark.parametrize(
+    "name", ["PYTHONHASHSEED", "LANG", "LANGUAGE", "LC_TIME", "NPY_PROMOTION", "OMP_DISPLAY_ENV", "KMP_AFFINITY"]
+)
+def test_other_variables_of_the_start_need_a_process_of_its_own(start: Start, name: str) -> None:
+    """The first request does not decide for the others."""
+    assert not is_forked(ask(start(**{name: "5"})))
     assert is_forked(ask(start(OTHER="5")))
 
 
-def test_a_server_without_its_modules_is_not_used(module: str, tmp_path: Path) -> None:
+def test_workers_have_the_variables_of_the_server(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ForkServer((module,), RENEW, {"OMP_DYNAMIC": "true", "OF_SERVER": "2"}) as server:
+        found = []
+        for variables in ({}, {"OMP_DYNAMIC": "false"}, {"OF_SERVER": "4"}):
+            worker = Worker(f"{module}:main", {}, tmp_path / "stderr.txt", variables, server)
+            reply = ask(worker)
+            found.append((is_forked(reply), reply["variables"][1]))
+            worker.stop()
+    assert found == [(True, "2"), (False, "2"), (True, "4")]
+
+
+def test_a_server_without_its_modules_is_not_used_and_says_why(module: str, tmp_path: Path) -> None:
     with ForkServer(("no_such_module",), RENEW) as server:
         worker = Worker(f"{module}:main", {}, tmp_path / "stderr.txt", {}, server)
         assert not is_forked(ask(worker))
         worker.stop()
+        lines = (server.failure or "").splitlines()
+        assert lines[0] == "the server ended with status 1"
+        assert lines[-1] == "ModuleNotFoundError: No module named 'no_such_module'"
+
+
+FAILING_FORK = """
+import errno, os, pathlib
+fork = os.fork
+
+def fail_if_asked():
+    if pathlib.Path({flag!r}).exists():
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+    return fork()
+
+os.fork = fail_if_asked
+"""
+
+
+def test_a_failed_fork_leaves_the_other_workers(module: str, tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    (tmp_path / "modules" / "failing_fork.py").write_text(FAILING_FORK.format(flag=str(flag)))
+    with ForkServer((module, "failing_fork"), RENEW) as server:
+        workers = [Worker(f"{module}:main", {}, tmp_path / "first.txt", {}, server)]
+        flag.touch()
+        workers.append(Worker(f"{module}:main", {}, tmp_path / "second.txt", {}, server))
+        flag.unlink()
+        workers.append(Worker(f"{module}:main", {}, tmp_path / "third.txt", {}, server))
+        assert [is_forked(ask(worker)) for worker in workers] == [True, False, True]
+        assert server.failure is None
+        for worker in workers:
+            worker.stop()
+
+
+def list_files() -> set[str]:
+    return {path.name for path in Path("/proc/self/fd").iterdir()}
+
+
+@pytest.fixture
+def limit_files() -> Iterator[Callable[[int], None]]:
+    """Return a function setting the limit of open descriptors, until the end of the test."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield lambda number: resource.setrlimit(resource.RLIMIT_NOFILE, (number, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_workers_are_forked_beside_a_thousand_open_files(start: Start, limit_files: Callable[[int], None]) -> None:
+    limit_files(2048)
+    opened = [os.dup(0)]
+    while opened[-1] < 1100:
+        opened.append(os.dup(0))
+    try:
+        assert is_forked(ask(start()))
+    finally:
+        for file in opened:
+            os.close(file)
+
+
+def test_a_request_without_enough_descriptors_leaves_none_open(
+    server: ForkServer, start: Start, module: str, limit_files: Callable[[int], None]
+) -> None:
+    assert is_forked(ask(start()))
+    before = list_files()
+    limit_files(max(map(int, before)) + 8)
+    opened: list[int] = []
+    with contextlib.suppress(OSError):
+        while True:
+            opened.append(os.dup(0))
+    for _ in range(6):
+        assert server.start(f"{module}:main", {}, 2, os.environ) is None
+        os.close(opened.pop())
+    process = server.start(f"{module}:main", {}, 2, os.environ)
+    assert process is not None
+    close(process)
+    for file in opened:
+        os.close(file)
+    assert list_files() == before
+
+
+def close(process: ForkedProcess) -> None:
+    process.kill()
+    process.wait()
+    process.stdin.close()
+    process.stdout.close()
+
+
+def test_a_failed_start_of_a_worker_leaves_no_file_open(
+    server: ForkServer, module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = list_files()
+
+    def fail(*_: object) -> NoReturn:
+        raise LookupError("no process")
+
+    monkeypatch.setattr(server, "start", fail)
+    with pytest.raises(LookupError) as caught:  # the exception keeps the worker
+        Worker(f"{module}:main", {}, tmp_path / "stderr.txt", {}, server)
+    assert list_files() == before
+    assert caught.value.args == ("no process",)
+
+
+def test_after_an_interrupted_request_workers_have_processes_of_their_own(
+    server: ForkServer, start: Start, module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server has received a part of the request only."""
+    assert is_forked(ask(start()))
+    before = list_files()
+    send_fds = socket.send_fds
+
+    def send_and_interrupt(*arguments: Any) -> NoReturn:
+        send_fds(*arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(socket, "send_fds", send_and_interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            server.start(f"{module}:main", {}, 2, os.environ)
+    assert len(list_files()) == len(before) - 1  # the socket of the requests
+    assert not is_forked(ask(start()))
+
+
+def test_the_end_of_a_worker_by_the_end_of_the_server_is_told(server: ForkServer, start: Start) -> None:
+    worker = start()
+    os.kill(ask(worker)["parent"], signal.SIGKILL)
+    ended = worker.ask({"do": "hang"}, 60.0)
+    text = "the process ended with signal SIGKILL, killed by the end of the process's fork server\ntext on stdout"
+    assert ended == Ended("crash", text, server_ended=True)
+    assert not is_forked(ask(start()))
+    assert server.failure == "the server ended with status -9"
+
+
+def test_a_process_ended_before_its_report_can_be_killed() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ended.wait()
+    outer, inner = socket.socketpair()
+    nothing = Path(os.devnull)
+    with inner, nothing.open("w", encoding="utf-8") as stdin, nothing.open(encoding="utf-8") as stdout:
+        process = ForkedProcess(ended.pid, stdin, stdout, _Channel(outer))
+        process.kill()
+        inner.sendall(b'{"status": 0}\n')
+        assert process.wait() == 0
+        process.kill()
 
 
 def test_a_forked_process_does_not_use_the_server_of_its_parent(server: ForkServer, start: Start) -> None:

@@ -1,4 +1,4 @@
-"""The inner half of a :class:`byoc_core.isolation.ForkServer`: import modules, then fork a process for each request."""
+"""The process of a :class:`byoc_core.isolation.ForkServer`: import modules, then fork a process for each request."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ _NUM_FILES = 4
 def serve_forks(control: int, settings: tuple[list[str], str]) -> NoReturn:
     """Fork a process for each request, report the ends of processes, and end all at the end of the requests.
 
-    Only the user's own code runs in this process: a worker is a separate process, in a separate group.
+    Only the user's own code runs in this process: a worker is a separate process, in a separate group. A request is
+    answered with an error if the system allows no other process, and by the end of the channel without descriptors.
 
     Args:
         control: the descriptor of the socket of the requests.
@@ -80,11 +81,22 @@ class _Server:
     def _answer(self) -> bool:
         """Fork a process for the next request; return ``False`` at the end of the requests."""
         head, files, _, _ = socket.recv_fds(self._control, LENGTH_NBYTES, _NUM_FILES)
-        if len(files) < _NUM_FILES:
+        if not head:
             return False
         head += self._receive(LENGTH_NBYTES - len(head))
         request = json.loads(self._receive(int.from_bytes(head, "big")))
-        pid = os.fork()
+        if len(files) < _NUM_FILES:  # this process has no more descriptors
+            for file in files:
+                os.close(file)
+            return True
+        try:
+            pid = os.fork()
+        except OSError as error:  # no more processes, or no memory
+            with contextlib.suppress(OSError):
+                os.write(files[3], json.dumps({"error": str(error)}).encode() + b"\n")
+            for file in files:
+                os.close(file)
+            return True
         if pid == 0:
             self._become_worker(request, files)
         *standard, number = files

@@ -1,4 +1,4 @@
-"""The inner half of a :class:`byoc_core.isolation.Worker`: read requests, have them answered, and reply."""
+"""The process of a :class:`byoc_core.isolation.Worker`: read requests, answer each by a function, and reply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outer half: a process to answer requests, with a deadline for each.
+"""A process answering requests, with a deadline for each.
 
 The protocol is a JSON line for each request and reply; the first line of the process is ``{"ready": true}``
 (:mod:`byoc_core.isolation.serving`). Users are the debugger, the check of installed plugins by the command line, and
@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import IO, Any, Literal
 
 from byoc_core.errors import InternalError
-from byoc_core.isolation.fork_server import ForkServer
+from byoc_core.isolation.fork_server import ForkedProcess, ForkServer
 from byoc_core.isolation.waiting import wait_for
 
 __all__ = ["Ended", "Worker"]
@@ -46,10 +46,13 @@ class Ended:
         code: ``"crash"``: the process ended by itself; ``"hang"``: no answer came in time, and the process should be
             stopped.
         text: how the process ended, with the last lines on stderr.
+        server_ended: the process was forked, and the end of the server killed the process: another process of the
+            server may be the cause.
     """
 
     code: Literal["crash", "hang"]
     text: str
+    server_ended: bool = False
 
 
 class Worker:
@@ -59,7 +62,8 @@ class Worker:
         entry: ``"package.module:function"``; called with ``setup``; should end in :func:`serve`.
         setup: plain JSON values.
         stderr: a file for the output of the process.
-        variables: environment variables for the process in addition to the variables of this process.
+        variables: environment variables for the process in addition to the variables of this process and of
+            ``fork_server``.
         fork_server: forks the process, if given and possible; otherwise the process imports everything anew.
     """
 
@@ -73,19 +77,21 @@ class Worker:
     ) -> None:
         self._entry = entry
         self._stderr = stderr
-        self._errors = stderr.open("wb")
-        environment = {**os.environ, **variables}
-        forked = fork_server and fork_server.start(entry, setup, self._errors.fileno(), environment)
-        self._process = forked or subprocess.Popen(
-            [sys.executable, "-c", _START, json.dumps(sys.path), entry, json.dumps(setup)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env=environment,
-            text=True,
-            encoding="utf-8",
-            start_new_session=True,  # a separate group: child processes end with it, and Ctrl-C goes to this process
-        )
+        environment = {**os.environ, **(fork_server.variables if fork_server else {}), **variables}
+        with contextlib.ExitStack() as files:
+            self._errors = files.enter_context(stderr.open("wb"))
+            forked = fork_server and fork_server.start(entry, setup, self._errors.fileno(), environment)
+            self._process = forked or subprocess.Popen(
+                [sys.executable, "-c", _START, json.dumps(sys.path), entry, json.dumps(setup)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                env=environment,
+                text=True,
+                encoding="utf-8",
+                start_new_session=True,  # a separate group: child processes end with it; Ctrl-C goes to this process
+            )
+            files.pop_all()
         self._is_ready = False
         self._replies: queue.SimpleQueue[str] = queue.SimpleQueue()
         assert self._process.stdout is not None
@@ -137,7 +143,10 @@ class Worker:
             status = self._process.wait()
         lines = self._stderr.read_text(encoding="utf-8", errors="replace").splitlines()[-_NUM_STDERR_LINES:]
         text = f"the process ended with {_describe_status(status)}"
-        return Ended("crash", "\n".join([text, *lines]))
+        server_ended = isinstance(self._process, ForkedProcess) and self._process.server_ended
+        if server_ended:
+            text += ", killed by the end of the process's fork server"
+        return Ended("crash", "\n".join([text, *lines]), server_ended)
 
     def _kill(self) -> None:
         """Kill the process and all child processes."""

@@ -1,4 +1,4 @@
-"""The plugins of this process: metadata read once, with catalogues and registries built on top."""
+"""The plugins of this process: a snapshot of metadata, with catalogues and registries built on top."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from byoc_core.plugin.discovery import make_catalog
 from byoc_core.plugin.metadata import Snapshot, read_metadata
 from byoc_core.plugin.settings import PluginSettings
 
-__all__ = ["Installation", "installation", "installed", "look_again", "using"]
+__all__ = ["Installation", "installation", "installed", "reread_installation", "using"]
 
 _R = TypeVar("_R")
 
 
 class Installation:
-    """The metadata and the environment, read once. Catalogues and registries are built once from this snapshot.
+    """A snapshot of metadata and environment. Catalogues and registries are built once from each snapshot.
 
     With unreadable metadata, pydantic's own plugins are switched off (``PYDANTIC_DISABLE_PLUGINS``). To find its
     plugins, pydantic reads the entry points of every distribution when the first model is defined. An unreadable
@@ -76,13 +76,14 @@ _HANDED_IN: ContextVar[Installation | None] = ContextVar("byoc_installation", de
 def installation() -> Installation:
     """Return the installation set by :func:`using`, or else the process's installation.
 
-    The process's installation is a snapshot from the first call: the import of ``byoc_core``.
+    The process's installation is a snapshot from the first call, the import of ``byoc_core``, or from the latest call
+    of :func:`reread_installation`.
     """
     return _HANDED_IN.get() or _of_process()
 
 
-def look_again() -> None:
-    """Read the process's installation anew: for a forked process with another import path or environment.
+def reread_installation() -> None:
+    """Read metadata and environment of this process again: for a forked process with another path or environment.
 
     Objects made from the old installation stay as they are, so call this function before any other use of plugins.
     """
