@@ -46,7 +46,7 @@ def answer(setup, request):
     if todo == "start":
         return {"child": subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]).pid}
     from byoc_core.plugin.installation import installed
-    print("text on stdout")
+    print("text on stdout", flush=True)
     return {
         "pid": os.getpid(), "parent": os.getppid(), "group": os.getpgrp(), "imported_by": IMPORTED_BY,
         "setup": setup, "folder": os.getcwd(), "path": sys.path[0], "stdin": sys.stdin.read(),
