@@ -125,6 +125,7 @@ def _operands(suffix: str) -> NDArray:
     bends = np.concatenate([rng.uniform(0, scale, 20_000) for scale in (1, 10, 110, 800)])
     limits = [
         *(88.722839, 87.336545, 103.972084, 104, 9, 10, 4, 20, 40, 0.5, 1, 2, math.sqrt(0.5), math.sqrt(2), 0.414),
+        *(0.0623924, 0.062361),
         *(709.782712893384, 708.3964185322641, 745.1332191019412, 746, math.log(2), math.log(2) / 2),
     ]
     near = [np.asarray(limits, dtype)]

@@ -51,11 +51,13 @@ def _counts(form: str, image: NDArray) -> list[int]:
     ]
 
 
-def _inputs(form: str, sizes: tuple[int, ...], dtype: str, seed: int, batch: int = 2) -> tuple[NDArray, NDArray]:
+def _inputs(
+    form: str, sizes: tuple[int, ...], dtype: str, seed: int, batch: int = 2, moves_dtype: str = "float32"
+) -> tuple[NDArray, NDArray]:
     groups, attrs = FORMS[form]
     rank, taps, rng = len(attrs["window"]), math.prod(attrs["window"]), np.random.default_rng(seed)
     image = rng.standard_normal((batch, 3 * groups, *sizes[:rank])).astype(dtype)
-    moves = rng.uniform(-3, 3, (batch, groups, taps, rank, *_counts(form, image))).astype("float32")
+    moves = rng.uniform(-3, 3, (batch, groups, taps, rank, *_counts(form, image))).astype(moves_dtype)
     moves.reshape(-1)[::4] = np.rint(moves.reshape(-1)[::4])
     return image, moves
 
@@ -81,6 +83,26 @@ def test_all_forms(dtype: str, march: str) -> None:
         for number, sizes in enumerate(((5, 7, 4), (4, 4, 2), (9, 5, 3))):
             _check(bench, function, *_inputs(form, sizes, dtype, number))
         _check(bench, function, *_inputs(form, (5, 6, 3), dtype, 9, batch=0))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "moves_dtype"), [("float32", "float64"), ("float32", "float16"), ("float64", "float16")]
+)
+def test_offsets_of_other_dtypes(bench: Bench, dtype: str, moves_dtype: str) -> None:
+    functions = {form: bench.op(OP, _types(form, dtype, moves_dtype), **attrs) for form, (_, attrs) in FORMS.items()}
+    for form, function in functions.items():
+        _check(bench, function, *_inputs(form, (5, 7, 4), dtype, 3, moves_dtype=moves_dtype))
+
+
+def test_images_with_an_empty_axis_are_padding_alone(bench: Bench) -> None:
+    window = {"window": (2, 2), "padding": (1, 1, 1, 1)}
+    image = tensor(("n", "c", *SIZES[:2]))
+    function = bench.op(OP, [image, tensor(("n", 1, 4, 2, "h_out", "w_out"))], **window)
+    arrays = np.ones((2, 3, 0, 4), "float32"), np.zeros((2, 1, 4, 2, 1, 5), "float32")
+    (actual,), (expected,) = bench.run(function, *arrays), bench.reference(function, *arrays)
+    assert actual.size > 0
+    np.testing.assert_array_equal(actual, expected)
+    np.testing.assert_array_equal(actual, np.zeros_like(actual))
 
 
 def test_images_of_any_size() -> None:

@@ -53,6 +53,35 @@ def test_rows_and_columns(march: str) -> None:
             np.testing.assert_array_equal(actual, expected, err_msg=f"{shape} {dict(function.bindings[0].attrs)}")
 
 
+@pytest.mark.parametrize("march", ["generic", "native", PORTABLE])
+def test_short_rows(march: str) -> None:
+    """Rows compared side by side and element by element: few, a multiple of a block, with a rest; of few lines."""
+    bench = Bench(march=march)
+    shapes: list[tuple[int, ...]] = [(rows, size) for rows in (15, 64, 65, 200) for size in (1, 2, 3, 10, 32, 127)]
+    shapes += [(70, 3, 2), (128, 9, 3), (67, 16, 2), (65, 2, 8), (20, 1, 2), (3, 300, 15), (16, 700, 6)]
+    functions = [
+        bench.op(op, [tensor(shape, dtype)], axis=1, select_last_index=takes_last)
+        for shape in shapes
+        for dtype in ("float32", "float64", "int8")
+        for op, takes_last in (("argmax", False), ("argmin", True))
+    ]
+    for seed, function in enumerate(functions):
+        shape = sizes_of(function.params[0])
+        for share in (0, 0.3):
+            x = _numbers(shape, tensor_type(function.params[0]).dtype, seed, share)
+            (actual,), (expected,) = bench.run(function, x), bench.reference(function, x)
+            np.testing.assert_array_equal(actual, expected, err_msg=f"{shape} {dict(function.bindings[0].attrs)}")
+
+
+def test_short_rows_of_an_unknown_number(bench: Bench) -> None:
+    functions = [bench.op("argmax", [tensor(("n", *sizes))], axis=1) for sizes in ((10,), (9, 3), (32, 2))]
+    for function in functions:
+        for rows in (0, 1, 63, 64, 65, 130):
+            x = _numbers(sizes_of(function.params[0], {"n": rows}), "float32", rows, 0.1)
+            (actual,), (expected,) = bench.run(function, x), bench.reference(function, x)
+            np.testing.assert_array_equal(actual, expected)
+
+
 def test_sizes_that_a_call_shows(bench: Bench) -> None:
     functions = [
         bench.op(op, [tensor(("n", "m"))], axis=axis, select_last_index=takes_last)

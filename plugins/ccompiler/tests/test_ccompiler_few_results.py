@@ -66,6 +66,17 @@ def test_wider_or_other_convolutions_have_the_channels_last(bench: Bench) -> Non
         assert any("permute_dims" in kernel for kernel in bench.calls(function))
 
 
+def test_windows_keep_the_channels_first_if_the_input_channels_are_few(bench: Bench) -> None:
+    forms = {(32, 3): True, (33, 3): False, (33, 1): True, (488, 1): True}
+    functions = [
+        _convolution(bench, (1, channels, 6, 40), _numbers(1, channels, window, window)) for channels, window in forms
+    ]
+    for function, keeps in zip(functions, forms.values(), strict=True):
+        _check(bench, function)
+        has_transposes = any("permute_dims" in kernel for kernel in bench.calls(function))
+        assert has_transposes != keeps
+
+
 def test_a_bias_and_an_activation_follow(bench: Bench) -> None:
     builder = bench.builder()
     x = builder.param("x0", tensor((1, 16, 6, 7)))

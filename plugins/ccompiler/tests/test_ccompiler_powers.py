@@ -79,3 +79,24 @@ def test_small_integer_exponents_are_products(bench: Bench, dtype: str, exponent
     np.testing.assert_array_equal(np.signbit(actual[is_number]), np.signbit(oracle[is_number]))
     calls = re.findall(r"byoc_power_f(?:32|64)\(", bench.module.get_source())
     assert bool(calls) != (exponent in (1.0, 2.0, 3.0, 4.0))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("exponent", [2.0, 3.0, 4.0])
+def test_powers_near_the_largest_and_the_smallest_number(bench: Bench, dtype: str, exponent: float) -> None:
+    """Products are within two units; only a result within two units of the largest number may become infinite."""
+    info = np.finfo(dtype)
+    units = 1 + np.arange(-12, 13) * float(info.eps)
+    ends = [float(end) ** (1 / exponent) for end in (info.max, info.tiny, 4 * info.smallest_subnormal)]
+    x = np.concatenate([sign * end * units for sign in (1, -1) for end in ends]).astype(dtype)
+    builder = bench.builder()
+    argument = builder.param("x", tensor(x.shape, dtype))
+    function = bench.add(builder, builder.emit("power", argument, np.asarray(exponent, dtype)))
+    (actual,) = bench.run(function, x)
+    with np.errstate(all="ignore"):
+        oracle = np.prod([x.astype(np.longdouble)] * int(exponent), axis=0)
+    is_finite, most = np.isfinite(actual), np.longdouble(info.max)
+    assert np.all(np.abs(oracle[~is_finite]) > most * (1 - 2 * np.longdouble(info.eps)))
+    assert np.all(np.sign(actual) == np.where(actual == 0, 0, np.sign(oracle)))
+    error = np.abs(actual[is_finite] - oracle[is_finite])
+    assert np.all(error <= 2 * np.spacing(np.minimum(np.abs(actual[is_finite]), info.max / 2)))

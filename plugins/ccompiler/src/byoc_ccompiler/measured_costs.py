@@ -14,6 +14,9 @@ __all__ = ["measured_costs"]
 def measured_costs(register_nbytes: int = 64, *, is_amd: bool = False) -> CostTable:
     """Return the table of measurements on one thread and on two.
 
+    If a kernel is replaced, its rows are scaled: the time of the new kernel over the time of the former kernel, both
+    measured on AMD AVX-512 in turn, multiplies the row of each table, until the table is measured anew.
+
     Args:
         register_nbytes: the size of a vector register of the target: 64 for AVX-512; other targets have the table of
             AVX2.

@@ -121,12 +121,15 @@ def known_power(base: c.Expression, exponent: float, *, is_positive: bool = True
     """Return a float raised to a known power.
 
     Small integers are products, and small multiples of a quarter are products of square roots, if the base is known to
-    be at least 0: C compilers vectorise products and square roots, but not the power of the C library.
+    be at least 0: C compilers vectorise products and square roots, but not the power of the C library. The fourth power
+    is the square of the square. A power within two units of the largest finite number may be rounded to infinity.
     """
     quarters = round(4 * exponent) if 0 < 4 * exponent <= _MOST_QUARTERS else 0
     if quarters == 0 or quarters != 4 * exponent or not (is_positive or quarters % 4 == 0):
         name = "powf" if base.type.dtype == "float32" else "pow"
         return c.Call(c.Callee(name, np.power, flops=60), (base, c.Literal(exponent, base.type)), base.type)
+    if quarters == _MOST_QUARTERS:
+        return (base * base) * (base * base)
     root = root_of(base)
     factors: list[c.Expression] = [base] * (quarters // 4)
     factors += [root] * (quarters // 2 % 2) + [root_of(root)] * (quarters % 2)

@@ -2,7 +2,8 @@
 
 Channels last, a register of output channels would be nearly empty, and the image would be transposed first. A
 convolution without neighbourhood becomes a product of the filter with the pixels, in the order of the image. A
-convolution with a single output channel keeps the channels first: neighbouring pixels are computed together.
+convolution with a single output channel keeps the channels first: neighbouring pixels are computed together. With many
+input channels, a window larger than a pixel has the channels last: as measured, the gain is uncertain.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from byoc_ccompiler.steps import dtype_of, shape_of
 
 __all__ = ["keeps_channels_first", "multiply_pixels"]
 
-_FEW_RESULTS, _LEAST_WIDTH = 8, 32
-"""Maximum output channels of a product; minimum pixels of a row worth a loop over neighbours."""
+_FEW_RESULTS, _FEW_CHANNELS, _LEAST_WIDTH = 8, 32, 32
+"""Maximum output channels of a product; input channels and pixels of a row worth a loop over neighbours."""
 
 
 def multiply_pixels(module: IRModule) -> IRModule:
@@ -35,7 +36,14 @@ def keeps_channels_first(binding: Binding, graph: RewriteGraph) -> bool:
     """Return whether a convolution is computed with channels first."""
     width = shape_of(binding.result)[-1]
     is_wide = isinstance(width, int) and width >= _LEAST_WIDTH and ints_of(binding, "strides")[-1] == 1
-    return is_wide and _has_few_results(binding, graph, 1)
+    return is_wide and _has_few_results(binding, graph, 1) and _has_small_filter(binding)
+
+
+def _has_small_filter(binding: Binding) -> bool:
+    """Return whether a filter has a window of a single element, or few input channels."""
+    sizes = dict(zip(str(binding.attrs["kernel_layout"]), shape_of(binding.operands[1]), strict=True))
+    channels, _ = sizes.pop("I"), sizes.pop("O")
+    return all(size == 1 for size in sizes.values()) or (isinstance(channels, int) and channels <= _FEW_CHANNELS)
 
 
 def _has_few_results(binding: Binding, graph: RewriteGraph, most: int) -> bool:
