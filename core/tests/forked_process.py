@@ -160,4 +160,6 @@ def _start_server() -> _Server:
 
 
 def _at_start(environment: Mapping[str, str]) -> dict[str, str]:
-    return {k: v for k, v in variables_read_at_start(environment).items() if k != "PYTHONPATH"}
+    """Return the variables read at the start, without Intel's OpenMP: imported packages set these, without effect here."""
+    found = variables_read_at_start(environment)
+    return {k: v for k, v in found.items() if k != "PYTHONPATH" and not k.startswith("KMP_")}

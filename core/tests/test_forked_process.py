@@ -10,7 +10,7 @@ from core.tests.forked_process import _ENVIRONMENT, _Server, run_script
 
 pytestmark = [
     pytest.mark.interpreter,
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="scripts run in fresh processes"),
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork"),
 ]
 
 
@@ -18,6 +18,11 @@ def test_a_script_has_its_environment() -> None:
     script = "import os; print(os.environ['OTHER'], os.environ['PYTHONPATH'])"
     done = run_script(script, environment={**_ENVIRONMENT, "OTHER": "1", "PYTHONPATH": "folder"})
     assert (done.returncode, done.stdout) == (0, "1 folder\n")
+
+
+def test_settings_by_imported_packages_are_no_difference() -> None:
+    """scikit-learn sets this variable of Intel's OpenMP when imported, in the process of all tests."""
+    assert run_script("", environment={**_ENVIRONMENT, "KMP_DUPLICATE_LIB_OK": "True"}).returncode == 0
 
 
 @pytest.mark.parametrize("name", ["PYTHONHASHSEED", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "NPY_PROMOTION"])
