@@ -160,6 +160,6 @@ def _start_server() -> _Server:
 
 
 def _at_start(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables read at the start, without Intel's OpenMP: imported packages set these, without effect here."""
+    """Return the variables read at the start, except settings of Intel's OpenMP: imported packages set these."""
     found = variables_read_at_start(environment)
     return {k: v for k, v in found.items() if k != "PYTHONPATH" and not k.startswith("KMP_")}
