@@ -157,6 +157,18 @@ _BINARY = {
 }
 
 
+@pytest.mark.parametrize("exponent", [0.5, -0.5, 0.25, 1.5, -1.0, 0.0, 1.0, 2.0, 3.0, np.inf, -np.inf, np.nan])
+def test_special_powers_equal_onnx_runtime(exponent: float, run_node: Callable[..., list[Any]]) -> None:
+    """numpy takes a square root for an exponent of a half: -0 and NaN for -0 and negative infinity."""
+    x = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 4.0, -4.0], np.float32)
+    for y in (np.array(exponent, np.float32), np.full(x.shape, exponent, np.float32)):
+        (expected,) = run_node("Pow", [x, y])
+        result = KERNELS["power"](x, y)
+        np.testing.assert_allclose(result, expected, rtol=2**-22, atol=0)
+        numbers = ~np.isnan(expected)
+        np.testing.assert_array_equal(np.signbit(result[numbers]), np.signbit(expected[numbers]))
+
+
 @pytest.mark.parametrize("name", sorted(_BINARY))
 def test_binary_kernels_equal_onnx_runtime_with_broadcasting(name: str, run_node: Callable[..., list[Any]]) -> None:
     rng = np.random.default_rng(3)

@@ -66,9 +66,10 @@ def test_only_roots_are_vectors(bench: Bench, beta: float, alpha: float, calls: 
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("exponent", [1.0, 2.0, 3.0, 4.0, 5.0, 1.5, -1.0])
-def test_small_integer_exponents_are_products(bench: Bench, dtype: str, exponent: float) -> None:
-    x = np.array([-7.7, -1.0, -1e-3, -0.0, 0.0, 0.3, 2.5, 1e3, np.inf, -np.inf, np.nan], dtype)
+@pytest.mark.parametrize("exponent", [0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 1.5, -1.0])
+def test_small_exponents_are_products_and_roots(bench: Bench, dtype: str, exponent: float) -> None:
+    """Repeated operands fill vectors: gcc computes some powers otherwise with vectors."""
+    x = np.repeat(np.array([-7.7, -1.0, -1e-3, -0.0, 0.0, 0.3, 2.5, 1e3, np.inf, -np.inf, np.nan], dtype), 32)
     builder = bench.builder()
     argument = builder.param("x", tensor(x.shape, dtype))
     function = bench.add(builder, builder.emit("power", argument, np.asarray(exponent, dtype)))
@@ -78,7 +79,7 @@ def test_small_integer_exponents_are_products(bench: Bench, dtype: str, exponent
     is_number = ~np.isnan(oracle)
     np.testing.assert_array_equal(np.signbit(actual[is_number]), np.signbit(oracle[is_number]))
     calls = re.findall(r"byoc_power_f(?:32|64)\(", bench.module.get_source())
-    assert bool(calls) != (exponent in (1.0, 2.0, 3.0, 4.0))
+    assert bool(calls) != (exponent in (0.5, 1.0, 2.0, 3.0, 4.0))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

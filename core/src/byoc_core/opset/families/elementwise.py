@@ -159,7 +159,7 @@ _ARITHMETIC = (
     binary_op(
         "power",
         "Return ``x ** y``. Integers wrap around; a negative integer exponent truncates ``1 / x**-y``.",
-        NumpyKernel(kernels.power, ufunc=np.power, only_floats=True, fresh=True),
+        NumpyKernel(kernels.power, fresh=True),
         kinds=NUMBER_KINDS,
         rounding=Rounding(Rule.ULP, 16.0, is_chain=True, open_elements=kernels.open_powers),
     ),

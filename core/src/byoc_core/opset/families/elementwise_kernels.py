@@ -36,10 +36,16 @@ def power(x: NDArray, y: NDArray) -> NDArray:
     """Return ``x ** y``.
 
     Integers wrap around. A negative exponent yields ``1 / x**-y`` truncated towards zero: 1 and -1 keep their
-    magnitude, every other base (0 too) yields 0.
+    magnitude, every other base (0 too) yields 0. Floats have the special cases of ``pow`` of C: ``-0 ** 0.5`` is 0, and
+    ``-inf ** 0.5`` is infinite.
     """
     if not is_integer(x.dtype):
-        return np.asarray(np.power(x, y))
+        result = np.asarray(np.power(x, y))
+        is_root = y == 0.5
+        if np.any(is_root):  # numpy takes square roots of both
+            np.copyto(result, 0.0, where=is_root & (x == 0))
+            np.copyto(result, np.inf, where=is_root & (x == -np.inf))
+        return result
     negative = y < 0
     zeros, ones = np.zeros_like(x), np.ones_like(x)
     result = np.power(x, np.where(negative, np.zeros_like(y), y))

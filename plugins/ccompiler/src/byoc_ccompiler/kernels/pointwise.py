@@ -91,18 +91,18 @@ def element_of(step: Step, values: Sequence[c.Expression]) -> c.Expression:
         return (x - mean) * (gamma / deviation) + beta
     if step.op == "exp" and step.is_nonpositive:
         return c.Call(c.Callee(f"byoc_exp_nonpositive_{c_suffix(type_.dtype)}", np.exp, flops=1), tuple(values), type_)
-    if step.op == "power" and _has_small_exponent(values[1]):
+    if step.op == "power" and _has_quick_exponent(values[1]):
         return known_power(values[0], values[1].value, is_positive=False)
     op, attributes = ("add", {}) if step.op == "nn.bias_add" else (step.op, step.binding.attrs)
     return c.Element(op, tuple(values), type_, attributes)
 
 
-def _has_small_exponent(exponent: c.Expression) -> TypeGuard[c.Literal]:
-    """Return whether an exponent is a known integer with products as fast powers."""
+def _has_quick_exponent(exponent: c.Expression) -> TypeGuard[c.Literal]:
+    """Return whether an exponent is a half, or a known integer with products as fast powers."""
     return (
         isinstance(exponent, c.Literal)
         and exponent.type.dtype in ("float32", "float64")
-        and exponent.value in range(1, _MOST_QUARTERS // 4 + 1)
+        and exponent.value in (0.5, *range(1, _MOST_QUARTERS // 4 + 1))
     )
 
 
@@ -123,7 +123,14 @@ def known_power(base: c.Expression, exponent: float, *, is_positive: bool = True
     Small integers are products, and small multiples of a quarter are products of square roots, if the base is known to
     be at least 0: C compilers vectorise products and square roots, but not the power of the C library. The fourth power
     is the square of the square. A power within two units of the largest finite number may be rounded to infinity.
+
+    The square root of any base has the special cases of the C library's power: 0 for -0, infinite for -infinity. With
+    vectors, gcc would replace a power of a half by a bare square root, without these cases.
     """
+    if exponent == 0.5 and not is_positive:
+        infinity = c.Literal(np.inf, base.type)
+        is_lowest = base.compare("==", c.Literal(-np.inf, base.type))
+        return c.Select(is_lowest, infinity, root_of(base + c.Literal(0.0, base.type)))
     quarters = round(4 * exponent) if 0 < 4 * exponent <= _MOST_QUARTERS else 0
     if quarters == 0 or quarters != 4 * exponent or not (is_positive or quarters % 4 == 0):
         name = "powf" if base.type.dtype == "float32" else "pow"
