@@ -27,9 +27,26 @@ FEATURES, TARGETS = 3, 2
 SPECIAL = (np.nan, np.inf, -np.inf, -0.0)
 
 
-def random_operands(rng: np.random.Generator, dtype: str, modes: list[int], *, missing: bool) -> list[NDArray]:
-    """Return the operands behind the samples: nodes shared by trees, leaves with any number of weights."""
+WEIGHTS_OF_LEAVES = ("any", "single", "all")
+
+
+def random_operands(
+    rng: np.random.Generator,
+    dtype: str,
+    modes: list[int],
+    *,
+    missing: bool,
+    weights_of_leaves: str = "any",
+    num_features: int = FEATURES,
+) -> list[NDArray]:
+    """Return the operands behind the samples: nodes shared by trees, leaves with the given kind of weights."""
     count, num_leaves, num_weights = (int(rng.integers(low, 30)) for low in (1, 2, 0))
+    weight_leaves, weight_targets = rng.integers(0, num_leaves, num_weights), rng.integers(0, TARGETS, num_weights)
+    if weights_of_leaves == "single":
+        weight_leaves, weight_targets = rng.permutation(num_leaves), rng.integers(0, TARGETS, num_leaves)
+    elif weights_of_leaves == "all":
+        weight_leaves, weight_targets = np.divmod(np.arange(num_leaves * TARGETS), TARGETS)
+    num_weights = len(weight_leaves)
     later = [int(rng.integers(node + 1, count + 1)) for node in range(count)]
     children = [
         np.array([node if node < count and rng.random() < 0.8 else -1 - rng.integers(num_leaves) for node in nodes])
@@ -42,7 +59,7 @@ def random_operands(rng: np.random.Generator, dtype: str, modes: list[int], *, m
     thresholds[rng.random(count) < 0.1] = rng.choice(SPECIAL)
     members[rng.random(2 * count) < 0.1] = rng.choice(SPECIAL)
     return [
-        rng.integers(0, FEATURES, count),
+        rng.integers(0, num_features, count),
         thresholds,
         rng.choice(modes, count),
         *children,
@@ -52,14 +69,14 @@ def random_operands(rng: np.random.Generator, dtype: str, modes: list[int], *, m
         ),  # up to two groups of trees, and further trees
         sets,
         members,
-        rng.integers(0, num_leaves, num_weights),
-        rng.integers(0, TARGETS, num_weights),
+        weight_leaves,
+        weight_targets,
         weights.astype(dtype),
     ]
 
 
-def random_samples(rng: np.random.Generator, count: int, dtype: str) -> NDArray:
-    x = rng.integers(-4, 5, (count, FEATURES)).astype(dtype)
+def random_samples(rng: np.random.Generator, count: int, dtype: str, num_features: int = FEATURES) -> NDArray:
+    x = rng.integers(-4, 5, (count, num_features)).astype(dtype)
     return np.where(rng.random(x.shape) < 0.2, rng.choice(SPECIAL, x.shape), x).astype(dtype)
 
 
@@ -88,7 +105,8 @@ def test_c_equals_numpy(data: st.DataObject) -> None:
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     dtype, aggregate = data.draw(st.sampled_from(["float32", "float64"])), data.draw(st.sampled_from(AGGREGATES))
     modes = data.draw(st.sampled_from([*([mode] for mode in range(MEMBER + 1)), list(range(MEMBER + 1))]))
-    operands = random_operands(rng, dtype, modes, missing=data.draw(st.booleans()))
+    kind = data.draw(st.sampled_from(WEIGHTS_OF_LEAVES))
+    operands = random_operands(rng, dtype, modes, missing=data.draw(st.booleans()), weights_of_leaves=kind)
     attrs = {"num_targets": TARGETS, "aggregate": aggregate}
     executable = byoc_core.build(tree_module(operands, FEATURES, **attrs), ["mlops"])
     assert module_types(executable) == {"csource"}
@@ -98,6 +116,53 @@ def test_c_equals_numpy(data: st.DataObject) -> None:
         with np.errstate(all="ignore"):
             wanted = cast("Any", tree_ensemble)(x, *operands, **attrs)
         assert same_bits(np.asarray(run(x)), wanted)
+
+
+@pytest.mark.parametrize("kind", WEIGHTS_OF_LEAVES)
+def test_weights_of_leaves_are_recognized(kind: str) -> None:
+    operands = random_operands(np.random.default_rng(1), "float32", [0], missing=False, weights_of_leaves=kind)
+    tables = tree_tables(operands, FEATURES, TARGETS)
+    assert tables is not None
+    assert tables.weights_of_leaves == kind
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_blocks_of_many_features_are_short(dtype: str) -> None:
+    rng = np.random.default_rng(2)
+    num_features = 2000
+    operands = random_operands(rng, dtype, [0, 3], missing=True)
+    count = 600
+    nodes = [np.arange(count), rng.integers(-3, 4, count).astype(dtype), np.zeros(count, np.int64)]
+    children = [np.append(np.arange(1, count), -1), np.full(count, -2), rng.random(count) < 0.5]
+    operands = [*nodes, *children, np.zeros(9, np.int64), *operands[7:]]
+    operands[7] = np.zeros(0, np.int64)
+    operands[8] = np.zeros(0, dtype)
+    executable = byoc_core.build(tree_module(operands, num_features, num_targets=TARGETS), ["mlops"])
+    assert module_types(executable) == {"csource"}
+    x = random_samples(rng, 45, dtype, num_features)
+    x[::2] = np.where(x[::2] > 0, np.nan, -5)  # long walks
+    with np.errstate(all="ignore"):
+        wanted = cast("Any", tree_ensemble)(x, *operands, num_targets=TARGETS, aggregate="sum")
+    assert same_bits(np.asarray(byoc_core.VirtualMachine(executable)["main"](x)), wanted)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sets_are_searched(dtype: str) -> None:
+    """Members of a set, their neighbours among floats, and NaN, with and without the flag of NaN."""
+    rng = np.random.default_rng(3)
+    members = np.unique(np.append(rng.standard_normal(100), [0.0, -np.inf, np.inf])).astype(dtype)
+    infinity = np.array(np.inf, dtype)
+    near = [members, np.nextafter(members, infinity), np.nextafter(members, -infinity)]
+    x = np.repeat(np.concatenate([*near, [np.nan, -0.0]])[:, np.newaxis], FEATURES, axis=1).astype(dtype)
+    for missing in (False, True):
+        operands = [
+            *(np.array([0]), np.zeros(1, dtype), np.array([MEMBER]), np.array([-1]), np.array([-2])),
+            *(np.array([missing]), np.array([0]), np.zeros(len(members), np.int64), rng.permutation(members)),
+            *(np.array([0, 1]), np.array([0, 1]), np.ones(2, dtype)),
+        ]
+        run = byoc_core.VirtualMachine(byoc_core.build(tree_module(operands, FEATURES, num_targets=TARGETS), ["mlops"]))
+        wanted = np.isin(x[:, 0], members) | (np.isnan(x[:, 0]) & missing)
+        np.testing.assert_array_equal(np.asarray(run["main"](x))[:, 0], wanted)
 
 
 def _chain(dtype: str = "float32") -> list[NDArray]:

@@ -10,28 +10,32 @@ from byoc_core.backend.hooks import LoweringBuilder
 from byoc_core.backend.lowering import Buffer
 from byoc_core.ir import Binding, Constant, TensorType, tensor
 
-from byoc_mlops.tree_kernel import MEMBER
-from byoc_mlops.tree_tables import TreeTables, tree_tables
+from byoc_mlops.tree_tables import LANES, TreeTables, tree_tables
 
 __all__ = ["can_lower_trees", "lower_trees", "read_tables"]
 
-_C_TYPES = {"float32": "float", "float64": "double"}
-"""The supported dtypes, and the elements' types in C."""
-
-_COMPARISONS = ("<=", "<", ">=", ">", "==", "!=")
-"""The comparisons in C, by mode."""
+_C_TYPES = {"float32": ("float", "int32_t"), "float64": ("double", "int64_t")}
+"""The supported dtypes, and the types in C: of the elements, and of integers of the same size."""
 
 _BLOCK = 32
 """The number of samples walking through a tree before the next tree: sums and samples stay in the cache."""
 
-_TABLES = (
-    *("thresholds", "features", "children", "modes", "missing", "set_starts", "members"),
-    *("roots", "depths", "starts", "targets", "weights"),
-)
+_MOST_KEYS = 1 << 13
+"""The largest number of keys of a block of more than ``LANES`` samples: the keys stay in the cache."""
+
+_TABLES = ("nodes", "features", "depths", "starts", "targets", "weights")
 """The fields of :class:`TreeTables` in the order of the parameters in C."""
 
-_SCRATCH = (("float64", "sums"), ("uint8", "seen"))
-"""The dtypes and names of the scratch buffers, with an element for each sample of a block and target."""
+_ENTRIES = {
+    "all": (
+        "(int64_t)leaf * NUM_TARGETS",
+        "(int64_t)leaf * NUM_TARGETS + NUM_TARGETS",
+        "entry - (int64_t)leaf * NUM_TARGETS",
+    ),
+    "single": ("leaf", "(int64_t)leaf + 1", "targets[entry]"),
+    "any": ("starts[leaf]", "starts[leaf + 1]", "targets[entry]"),
+}
+"""The first weight of a leaf, the end of its weights and a weight's target, by ``TreeTables.weights_of_leaves``."""
 
 _ADDITION = ("0.0", "sums[slot] += weight")
 _JOINS = {
@@ -86,14 +90,23 @@ def lower_trees(binding: Binding, tables: TreeTables, builder: LoweringBuilder) 
     x, out = builder.buffer(binding.operands[0]), builder.buffer(binding.result)
     num_samples, num_features = x.shape
     num_targets = out.shape[1]
-    has_missing = bool(tables.missing.any())
     aggregate = str(binding.attrs["aggregate"])
-    mode = tables.used_modes[0] if len(tables.used_modes) == 1 else None
-    kind = "mixed" if mode is None else f"mode{mode}"
-    prefix = f"byoc_mlops_trees_{x.dtype}_{kind}_{aggregate}{'_missing' if has_missing else ''}"
+    kind = tables.weights_of_leaves
+    assert isinstance(num_targets, int)
+    prefix = f"byoc_mlops_trees_{x.dtype}_{aggregate}_{kind}{num_targets if kind == 'all' else ''}"
     builder.include("<math.h>")
-    builder.add_source(_source(prefix, x.dtype, mode, aggregate, has_missing=has_missing))
-    scratch = [builder.allocate(tensor((_BLOCK * num_targets,), dtype), name) for dtype, name in _SCRATCH]
+    builder.include("<string.h>")
+    builder.add_source(_source(prefix, x.dtype, aggregate, kind, num_targets))
+    block = _BLOCK if tables.num_slots * _BLOCK <= _MOST_KEYS else LANES
+    integers = "int32" if x.dtype == "float32" else "int64"
+    scratch = [
+        builder.allocate(tensor(shape, dtype), name)
+        for name, dtype, shape in (
+            ("keys", integers, (block * max(tables.num_slots, 1),)),
+            ("sums", "float64", (block * num_targets,)),
+            ("seen", "uint8", (block * num_targets,)),
+        )
+    ]
     constants: list[Buffer] = [builder.constant(getattr(tables, name), name) for name in _TABLES]
     num_trees = binding.operands[7].type
     assert isinstance(num_trees, TensorType)
@@ -104,36 +117,30 @@ def lower_trees(binding: Binding, tables: TreeTables, builder: LoweringBuilder) 
         *constants,
         *(buffer.written() for buffer in scratch),
         out.written(),
-        *(num_samples, num_features, num_trees.shape[0], num_targets, tables.num_nodes, _BLOCK),
+        *(num_samples, num_features, tables.num_low, tables.num_slots, num_trees.shape[0], num_targets, block),
     )
 
 
-def _source(prefix: str, dtype: str, mode: int | None, aggregate: str, *, has_missing: bool) -> str:
-    """Return the C for a dtype, the mode of all nodes (``None`` for several modes) and an aggregate."""
-    decision = _mixed_decision() if mode is None else _decision(mode)
-    if has_missing:
-        decision = f"({decision}) | ((value != value) & nodes->missing[node])"
+def _source(prefix: str, dtype: str, aggregate: str, kind: str, num_targets: int) -> str:
+    """Return the C for a dtype, an aggregate, and ``TreeTables.weights_of_leaves``."""
     start, join, result = _JOINS[aggregate]
+    real, key = _C_TYPES[dtype]
     text = _template()
     for word, replacement in (
-        ("DECISION", decision),
+        *zip(("FIRST_ENTRY", "LAST_ENTRY", "ENTRY_SLOT"), _ENTRIES[kind], strict=True),
+        ("NUM_TARGETS", str(num_targets)),
         ("START", start),
         ("JOIN", join),
         ("RESULT", result),
-        ("REAL", _C_TYPES[dtype]),
+        ("LARGEST", "INT32_MAX" if key == "int32_t" else "INT64_MAX"),
+        ("INFINITE", "0x7f800000" if key == "int32_t" else "0x7ff0000000000000"),
+        ("RECORD_SIZE", "4" if key == "int32_t" else "6"),
+        ("REAL", real),
+        ("KEY", key),
         ("TREES", prefix),
     ):
         text = text.replace(word, replacement)
     return text
-
-
-def _decision(mode: int) -> str:
-    return "TREES_contains(nodes, node, value)" if mode == MEMBER else f"value {_COMPARISONS[mode]} threshold"
-
-
-def _mixed_decision() -> str:
-    modes = "".join(f"nodes->modes[node] == {mode} ? {_decision(mode)}\n         : " for mode in range(MEMBER))
-    return f"({modes}{_decision(MEMBER)})"
 
 
 @cache

@@ -1,122 +1,129 @@
 /* An ensemble of decision trees on samples of REAL, with names of the prefix TREES.
  *
- * Leaves are nodes with themselves as both children, so samples at a leaf stay there while other samples walk on.
- * Samples walk in groups of LANES through a tree: the walks are independent, and the processor overlaps them. Each
- * further sample walks through LANES trees at once. All samples of a block walk through a tree before the next tree. A
- * sample's weights are added in the order of trees. */
-enum { TREES_LANES = 8 };
-
-struct TREES_nodes {
-  const REAL *thresholds, *members;
-  const int32_t *features, *children, *set_starts;
-  const uint8_t *modes, *missing;
+ * Samples become integers in the same order, of type KEY, in SLOTS of a feature and the side of NaN; see tree_tables.py.
+ * A record of a node has RECORD elements of 32 bits: the limit (of the size of KEY), the slot, the next pair of records
+ * and the leaf. A key up to the limit leads to the first record of the pair. A leaf leads to itself. Eight walks of
+ * samples through a tree, or of a sample through eight trees, take turns: the walks are independent, and the processor
+ * overlaps them. All samples of a block walk through a tree before the next tree. A sample's weights are added in the
+ * order of trees. */
+enum {
+  TREES_LANES = 8,
+  TREES_SLOT = (int)(sizeof(KEY) / sizeof(int32_t)),
+  TREES_NEXT,
+  TREES_LEAF,
+  TREES_RECORD = RECORD_SIZE
 };
 
-/* Return whether a value is in the sorted set of a node; NaN never is. */
-static inline int TREES_contains(const struct TREES_nodes *nodes, int32_t node, REAL value) {
-  int32_t low = nodes->set_starts[node], high = nodes->set_starts[node + 1];
-  while (low < high) {
-    const int32_t middle = low + (high - low) / 2;
-    if (nodes->members[middle] == value) return 1;
-    if (nodes->members[middle] < value) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return 0;
-}
-
-static inline int TREES_decide(const struct TREES_nodes *nodes, int32_t node, REAL value) {
-  const REAL threshold = nodes->thresholds[node];
-  (void)threshold;
-  return DECISION;
-}
-
-/* Move the samples of a group from the root to the leaves of a tree, at most `depth` levels below. */
-static inline void TREES_walk(const struct TREES_nodes *nodes, const REAL *x, int64_t num_features, int64_t count,
-                              int32_t root, int32_t depth, int32_t *states) {
-  for (int64_t i = 0; i < count; ++i) states[i] = root;
-  for (int32_t level = 0; level < depth; ++level) {
-    int32_t moved = 0;
-    for (int64_t i = 0; i < count; ++i) {
-      const int32_t node = states[i];
-      const REAL value = x[i * num_features + nodes->features[node]];
-      const int32_t next = nodes->children[2 * (int64_t)node + !TREES_decide(nodes, node, value)];
-      moved |= next ^ node;
-      states[i] = next;
-    }
-    if (!moved) return;
+/* Write the keys of a sample into lane 0 of slots `first` to `end` of features; NaN becomes `nan`. */
+static inline void TREES_convert(const REAL *row, const int32_t *features, int64_t first, int64_t end, KEY nan,
+                                 KEY *keys) {
+  for (int64_t slot = first; slot < end; ++slot) {
+    KEY bits;
+    memcpy(&bits, row + features[slot], sizeof bits);
+    const KEY magnitude = bits & LARGEST;
+    const KEY key = bits < 0 ? bits ^ LARGEST : bits;
+    keys[slot * TREES_LANES] = magnitude > INFINITE ? nan : key;
   }
 }
 
-/* Move a sample from the roots of `count` trees to the leaves; LANES walkers move, the last of them without use. */
-static inline void TREES_walk_trees(const struct TREES_nodes *nodes, const REAL *row, const int32_t *roots,
-                                    const int32_t *depths, int64_t count, int32_t *states) {
-  int32_t depth = 0;
-  for (int64_t i = 0; i < TREES_LANES; ++i) states[i] = roots[i < count ? i : 0];
-  for (int64_t i = 0; i < count; ++i) depth = depths[i] > depth ? depths[i] : depth;
-  for (int32_t level = 0; level < depth; ++level) {
-    int32_t moved = 0;
-    for (int64_t i = 0; i < TREES_LANES; ++i) {
-      const int32_t node = states[i];
-      const REAL value = row[nodes->features[node]];
-      const int32_t next = nodes->children[2 * (int64_t)node + !TREES_decide(nodes, node, value)];
-      moved |= next ^ node;
-      states[i] = next;
-    }
-    if (!moved) return;
+/* Write the keys of `lanes` lanes in groups of LANES lanes: (group, slot, lane). Lane `count - 1` is repeated. */
+static void TREES_convert_block(const REAL *x, int64_t num_features, const int32_t *features, int64_t num_low,
+                                int64_t num_slots, int64_t count, int64_t lanes, KEY *keys) {
+  for (int64_t i = 0; i < lanes; ++i) {
+    const REAL *row = x + (i < count ? i : count - 1) * num_features;
+    KEY *group = keys + i / TREES_LANES * num_slots * TREES_LANES + i % TREES_LANES;
+    TREES_convert(row, features, 0, num_low, -LARGEST - 1, group);
+    TREES_convert(row, features, num_low, num_slots, LARGEST, group);
   }
 }
 
-/* Join the weights of a leaf of a sample: entries `starts[leaf]` to `starts[leaf + 1]`. */
+static inline int32_t TREES_step(const int32_t *nodes, const KEY *keys, int32_t node) {
+  KEY limit;
+  memcpy(&limit, nodes + node, sizeof limit);
+  return nodes[node + TREES_NEXT] + (keys[nodes[node + TREES_SLOT]] > limit) * TREES_RECORD;
+}
+
+/* Move LANES walks from records `states` to leaves, at most `depth` levels below; walk i reads keys from i * lane on. */
+static inline void TREES_walk(const int32_t *nodes, const KEY *keys, int64_t lane, int32_t depth, int32_t *states) {
+  int32_t a = states[0], b = states[1], c = states[2], d = states[3];
+  int32_t e = states[4], f = states[5], g = states[6], h = states[7];
+#define TREES_LEVEL                            \
+  a = TREES_step(nodes, keys, a);              \
+  b = TREES_step(nodes, keys + lane, b);       \
+  c = TREES_step(nodes, keys + 2 * lane, c);   \
+  d = TREES_step(nodes, keys + 3 * lane, d);   \
+  e = TREES_step(nodes, keys + 4 * lane, e);   \
+  f = TREES_step(nodes, keys + 5 * lane, f);   \
+  g = TREES_step(nodes, keys + 6 * lane, g);   \
+  h = TREES_step(nodes, keys + 7 * lane, h);
+  for (; depth & 3; --depth) {
+    TREES_LEVEL
+  }
+  for (; depth > 0; depth -= 4) {
+    TREES_LEVEL
+    TREES_LEVEL
+    TREES_LEVEL
+    const int32_t before[] = {a, b, c, d, e, f, g, h};
+    TREES_LEVEL
+    if (!((before[0] ^ a) | (before[1] ^ b) | (before[2] ^ c) | (before[3] ^ d) | (before[4] ^ e) | (before[5] ^ f) |
+          (before[6] ^ g) | (before[7] ^ h))) {
+      break;
+    }
+  }
+#undef TREES_LEVEL
+  states[0] = a, states[1] = b, states[2] = c, states[3] = d;
+  states[4] = e, states[5] = f, states[6] = g, states[7] = h;
+}
+
+/* Join the weights of a leaf of a sample. */
 static inline void TREES_join(const int32_t *starts, const int32_t *targets, const double *weights, int32_t leaf,
                               double *sums, uint8_t *seen) {
-  (void)seen;
-  for (int32_t entry = starts[leaf]; entry < starts[leaf + 1]; ++entry) {
-    const int64_t slot = targets[entry];
+  (void)starts, (void)targets, (void)seen;
+  for (int64_t entry = FIRST_ENTRY; entry < LAST_ENTRY; ++entry) {
+    const int64_t slot = ENTRY_SLOT;
     const double weight = weights[entry];
     JOIN;
   }
 }
 
-static void TREES_run(const REAL *x, const REAL *thresholds, const int32_t *features, const int32_t *children,
-                      const uint8_t *modes, const uint8_t *missing, const int32_t *set_starts, const REAL *members,
-                      const int32_t *roots, const int32_t *depths, const int32_t *starts, const int32_t *targets,
-                      const double *weights, double *sums, uint8_t *seen, REAL *out, int64_t num_samples,
-                      int64_t num_features, int64_t num_trees, int64_t num_targets, int64_t first_leaf,
-                      int64_t block) {
-  const struct TREES_nodes nodes = {thresholds, members, features, children, set_starts, modes, missing};
+static void TREES_run(const REAL *x, const int32_t *nodes, const int32_t *features, const int32_t *depths,
+                      const int32_t *starts, const int32_t *targets, const double *weights, KEY *keys, double *sums,
+                      uint8_t *seen, REAL *out, int64_t num_samples, int64_t num_features, int64_t num_low,
+                      int64_t num_slots, int64_t num_trees, int64_t num_targets, int64_t block) {
   for (int64_t first = 0; first < num_samples; first += block) {
     const int64_t count = num_samples - first < block ? num_samples - first : block;
+    const int64_t rest = count % TREES_LANES, tree_groups = (num_trees + TREES_LANES - 1) / TREES_LANES;
+    /* The further samples walk through each tree together, or each through several trees: the fewer walks. */
+    const int64_t grouped = rest * tree_groups < num_trees ? count - rest : count;
+    const int64_t lanes_used = grouped < count ? count : (count + TREES_LANES - 1) / TREES_LANES * TREES_LANES;
+    TREES_convert_block(x + first * num_features, num_features, features, num_low, num_slots, count, lanes_used, keys);
     for (int64_t i = 0; i < count * num_targets; ++i) {
       sums[i] = START;
       seen[i] = 0;
     }
-    /* Few trees are no group: then the further samples walk through a tree together. */
-    const int64_t grouped = num_trees < TREES_LANES ? count : count / TREES_LANES * TREES_LANES;
-    int32_t leaves[TREES_LANES];
+    int32_t states[TREES_LANES];
     for (int64_t tree = 0; tree < num_trees; ++tree) {
       for (int64_t i = 0; i < grouped; i += TREES_LANES) {
+        for (int64_t lane = 0; lane < TREES_LANES; ++lane) states[lane] = (int32_t)tree * TREES_RECORD;
+        TREES_walk(nodes, keys + i * num_slots, 1, depths[tree], states);
         const int64_t lanes = grouped - i < TREES_LANES ? grouped - i : TREES_LANES;
-        const REAL *rows = x + (first + i) * num_features;
-        if (lanes == TREES_LANES) { /* a constant number of rounds */
-          TREES_walk(&nodes, rows, num_features, TREES_LANES, roots[tree], depths[tree], leaves);
-        } else {
-          TREES_walk(&nodes, rows, num_features, lanes, roots[tree], depths[tree], leaves);
-        }
         for (int64_t lane = 0; lane < lanes; ++lane) {
-          TREES_join(starts, targets, weights, leaves[lane] - (int32_t)first_leaf, sums + (i + lane) * num_targets,
+          TREES_join(starts, targets, weights, nodes[states[lane] + TREES_LEAF], sums + (i + lane) * num_targets,
                      seen + (i + lane) * num_targets);
         }
       }
     }
-    for (int64_t tree = 0; tree < num_trees; tree += TREES_LANES) {
+    for (int64_t tree = 0; tree < (grouped < count ? num_trees : 0); tree += TREES_LANES) {
       const int64_t lanes = num_trees - tree < TREES_LANES ? num_trees - tree : TREES_LANES;
+      int32_t depth = 0;
+      for (int64_t lane = 0; lane < lanes; ++lane) depth = depths[tree + lane] > depth ? depths[tree + lane] : depth;
       for (int64_t i = grouped; i < count; ++i) {
-        TREES_walk_trees(&nodes, x + (first + i) * num_features, roots + tree, depths + tree, lanes, leaves);
+        for (int64_t lane = 0; lane < TREES_LANES; ++lane) {
+          states[lane] = (int32_t)(tree + (lane < lanes ? lane : 0)) * TREES_RECORD;
+        }
+        TREES_walk(nodes, keys + grouped * num_slots + i - grouped, 0, depth, states);
         for (int64_t lane = 0; lane < lanes; ++lane) {
-          TREES_join(starts, targets, weights, leaves[lane] - (int32_t)first_leaf, sums + i * num_targets,
+          TREES_join(starts, targets, weights, nodes[states[lane] + TREES_LEAF], sums + i * num_targets,
                      seen + i * num_targets);
         }
       }
