@@ -20,7 +20,7 @@ def _resizes(draw: st.DrawFn) -> tuple[tuple[int, ...], dict[str, Any]]:
     """Draw a shape, and attributes changing the sizes of some axes, the last axis among these or not."""
     shape = tuple(draw(st.lists(st.integers(1, 19), min_size=2, max_size=4)))
     axes = tuple(sorted(draw(st.sets(st.sampled_from(range(len(shape))), min_size=1, max_size=3))))
-    sizes = tuple(draw(st.integers(1, 40)) for _ in axes)
+    sizes = tuple(draw(st.integers(1, 40) | st.integers(120, 140)) for _ in axes)
     coordinates = draw(st.sampled_from(["half_pixel", "asymmetric", "align_corners", "half_pixel_or_first"]))
     method = draw(st.sampled_from(sorted(_TAPS)))
     attrs = {"axes": axes, "sizes": sizes, "method": method, "coordinates": coordinates, "scales": None}

@@ -1,9 +1,9 @@
 """Resizing by interpolation: one pass over the tensor along each axis, by a table of neighbours and weights.
 
 Tables are filled in float64 when the kernel runs; one library thus serves all sizes. A pass reads and writes whole rows
-unless the axis is the last. Along the last axis, each element has its own neighbours and weights: these lie in further
-tables, in the order of the elements, as indices and in the dtype of the tensor. The rows of the result may lie at any
-distance, as in a part of a concatenation, if the last pass goes along one of the last two axes.
+unless the axis is the last. Along the last axis, each element has its own neighbours and weights: of short rows, these
+lie in further tables, as indices and in the dtype of the tensor; nearest neighbours always. The rows of the result may
+lie at any distance, as in a part of a concatenation, if the last pass goes along one of the last two axes.
 
 The nearest neighbours are the same in any order of the passes. Along the last axis, they are found before rows grow
 more, because whole rows are copied much faster.
@@ -39,6 +39,9 @@ _WIDTHS = {"nearest": 1, "linear": 3, "cubic": 5}
 
 _LINE = 64
 
+_SHORT = 112
+"""Elements of a row with weighted neighbours: of a longer row, compilers take indices out of vectors, slowly."""
+
 _UNROLLED = 8
 """Elements of a row found singly, one after another without a loop."""
 
@@ -68,6 +71,12 @@ class _Pass:
     def is_along_rows(self) -> bool:
         """Whether the axis is the last: its indices are the columns of a row."""
         return self.view.inner == 1
+
+    @property
+    def has_columns(self) -> bool:
+        """Whether elements of a row are found by the tables of neighbours and weights."""
+        is_short = isinstance(self.size, int) and self.size <= _SHORT
+        return self.is_along_rows and (self.method == "nearest" or is_short)
 
 
 def _passes(step: Step) -> list[_Pass]:
@@ -239,7 +248,7 @@ def _loop(
     row, k = c.Variable("row"), c.Variable("k")
     block, index = (row, c.Size(0)) if is_along else (row // size, row % size)
     line, to = c.Buffer("from", source.dtype), c.Buffer("to", target.dtype, c.MemoryAccess.WRITE)
-    if is_along:
+    if of.has_columns:
 
         def move(column: c.Expression) -> c.Store:
             found = [line[c.Cast(neighbour[column], c.INDEX)] for neighbour in of.neighbours]
@@ -247,10 +256,11 @@ def _loop(
 
         body = _singly(c.Size(run), move)
     else:
-        found, neighbours, weights = _neighbours(of, index, target.dtype)
-        moved = c.Store(to, k, _weighted([line[neighbour * inner + k] for neighbour in neighbours], weights))
-        moves = c.For(k, c.Size(0), c.Size(run), (moved,))
-        body = (*found, c.as_copy(moves) or moves)
+        found, neighbours, weights = _neighbours(of, k if is_along else index, target.dtype)
+        column = c.Size(0) if is_along else k
+        moved = c.Store(to, k, _weighted([line[neighbour * inner + column] for neighbour in neighbours], weights))
+        moves = c.For(k, c.Size(0), c.Size(run), (*found, moved) if is_along else (moved,))
+        body = (moves,) if is_along else (*found, c.as_copy(moves) or moves)
     if of.scale in (None, 1.0):
         copied = c.Copy(to, c.Size(0), line, index * inner, c.Size(run))
         body = (c.If(c.Size(size).compare("==", c.Size(length)), (copied,), body),)
@@ -273,7 +283,7 @@ def _write(kernel: Kernel) -> None:
     if count == 0:
         kernel.finish_block((nothing,))
         return
-    nbytes, along = dtype_info(out.dtype).itemsize, [of for of in passes if of.is_along_rows]
+    nbytes, along = dtype_info(out.dtype).itemsize, [of for of in passes if of.has_columns]
     columns = [(of, buffer) for of in along for buffer in (*of.neighbours, *of.weights)]
     between = [c.Buffer(f"between{number}", source.dtype, c.MemoryAccess.WRITE) for number in range(len(passes) - 1)]
     parts = [
