@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,6 +41,10 @@ CASES: dict[str, tuple[Any, tuple[int, int], dict[str, Any]]] = {
     "a line": ((1, 5, 19, 20), (1, 4), {"padding": (0, 1, 0, 2)}),
     "dilated": ((1, 15, 16, 18), (3, 3), {"dilation": (2, 3), "padding": (2, 2)}),
     "dilated and strided": ((2, 15, 16, 18), (3, 2), {"dilation": (3, 2), "strides": (2, 3), "padding": (2, 1, 3, 2)}),
+    "9 by 9": ((1, 11, 13, 24), (9, 9), {"padding": (4, 4)}),
+    "a long line": ((1, 2, 60, 16), (1, 41), {"padding": (0, 20)}),
+    "21 by 7, strided": ((1, 33, 19, 17), (21, 7), {"padding": (10, 3), "strides": (3, 2)}),
+    "far apart": ((1, 20, 22, 16), (3, 3), {"dilation": (18, 12), "padding": (18, 12)}),
     "padding beyond the filter": ((1, 2, 3, 16), (2, 2), {"padding": (4, 3)}),
     "many channels": ((1, 7, 7, 529), (3, 3), {"padding": (1, 1)}),
     "chunks of two sizes": ((1, 7, 8, 263), (3, 3), {"padding": (1, 1)}),
@@ -152,6 +157,44 @@ def test_images_of_any_size(bench: Bench) -> None:
         image = _random((batch, height, width, 21), seed=seed)
         (actual,) = bench.run(function, image)
         _check(function, actual, image, weight)
+
+    check()
+
+
+@st.composite
+def _large_windows(draw: st.DrawFn) -> tuple[Any, tuple[int, int], dict[str, Any]]:
+    """Draw a shape, a window too large or too dilated to be unrolled, and attributes."""
+    sizes = st.sampled_from([(9, 9), (11, 7), (1, 80), (13, 6), (3, 3), (2, 5)])
+    height, width = draw(sizes)
+    is_large = height * width > 72
+    dilation = (1, 1) if is_large else draw(st.sampled_from([(31, 1), (1, 33), (16, 40)]))
+    reach = ((height - 1) * dilation[0] + 1, (width - 1) * dilation[1] + 1)
+    padding = [draw(st.integers(0, size)) for size in (*reach, *reach)]
+    room = [max(1, size - padding[axis] - padding[axis + 2]) for axis, size in enumerate(reach)]
+    shape = (1, *(least + draw(st.integers(0, 11)) for least in room), draw(st.sampled_from([16, 21, 40])))
+    strides = (draw(st.integers(1, 3)), draw(st.integers(1, 3)))
+    return shape, (height, width), {"padding": tuple(padding), "strides": strides, "dilation": dilation}
+
+
+@pytest.mark.parametrize("march", ["generic", "x86-64-v3", "native"])
+def test_large_windows_have_loops_over_taps(march: str) -> None:
+    @settings(max_examples=max(4, settings().max_examples // 5), deadline=None)
+    @given(st.lists(_large_windows(), min_size=3, max_size=6))
+    def check(cases: list[tuple[Any, tuple[int, int], dict[str, Any]]]) -> None:
+        bench, functions = Bench(march=march), []
+        for shape, filter_size, attrs in cases:
+            weight = _random((*filter_size, 1, shape[3]), seed=1)
+            builder = bench.builder()
+            layouts = {"groups": shape[3], "data_layout": "NHWC", "kernel_layout": "HWIO"}
+            x = builder.param("x", tensor(shape))
+            emitted = builder.emit("nn.conv2d", x, builder.const(weight), **layouts, **attrs)
+            functions.append((bench.add(builder, emitted), _random(shape), weight))
+        source = bench.module.get_source()
+        assert "byoc_shared_depthwise" in source
+        assert not re.search(r"\btotals\b|byoc_shared_rows|byoc_shared_tile", source)
+        for function, image, weight in functions:
+            (actual,) = bench.run(function, image)
+            _check(function, actual, image, weight)
 
     check()
 

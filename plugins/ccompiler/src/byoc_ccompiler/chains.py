@@ -21,7 +21,7 @@ from byoc_core.ir import Constant, Value
 
 from byoc_ccompiler.kernel import Group
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
-from byoc_ccompiler.kernels.depthwise_blocks import has_suited_filter
+from byoc_ccompiler.kernels.depthwise_blocks import has_small_filter
 from byoc_ccompiler.rejections import FLOATS
 from byoc_ccompiler.steps import dtype_of, shape_of
 from byoc_ccompiler.vector_unit import VectorUnit
@@ -113,7 +113,7 @@ class _Joiner:
 
     def _is_depthwise(self, group: Group) -> bool:
         shape = _geometry(group)
-        return shape is not None and shape.is_depthwise and has_suited_filter(shape, self._unit)
+        return shape is not None and shape.is_depthwise and has_small_filter(shape, self._unit)
 
 
 def _geometry(group: Group) -> ConvolutionGeometry | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -169,6 +169,14 @@ class ConvolutionGeometry:
         return self.image_steps(compact_strides([sizes[axis] for axis in self.layout]))
 
 
+_Offset = Callable[[c.Expression], c.Expression]
+
+
+def _own(number: c.Expression) -> c.Expression:
+    """Return the number of a row or a pixel: the distance from the first, without gaps."""
+    return number
+
+
 class ImagePixels:
     """The input images of the first step of a kernel; steps lead to the next image, row or pixel."""
 
@@ -190,11 +198,13 @@ class ImagePixels:
         column: c.Expression,
         width: int,
         outside: int = 0,
+        offsets: tuple[_Offset, _Offset] = (_own, _own),
     ) -> c.Block:
         """Return the statements storing pointers to the pixels of a window, row by row.
 
         Outside the image, all channels have the value ``outside``. A row has ``width`` pixels; the first row and the
-        first column are below 0 if the window begins outside.
+        first column are below 0 if the window begins outside. ``offsets`` return the distances of a row and of a pixel
+        of a row from the first, by their numbers.
         """
         assert isinstance(at.size, int)
         k, i, j = c.variables("k i j")
@@ -205,7 +215,8 @@ class ImagePixels:
         fill = (c.For(channel, c.Size(0), c.Size(channels), (value,)),) if outside else ()
         address = c.Address(self.buffer, self.offset(image, i, j))
         pixel = c.Select(self.geometry.misses(i, j), c.Address(beyond, c.Size(0)), address)
-        body = (c.Let(i, row + k // width), c.Let(j, column + k % width), c.Store(at, k, pixel))
+        (down, right), (first, second) = offsets, (k // width, k % width)
+        body = (c.Let(i, row + down(first)), c.Let(j, column + right(second)), c.Store(at, k, pixel))
         return (c.LocalArray(beyond, is_zeroed=not outside), *fill, c.For(k, c.Size(0), c.Size(at.size), body))
 
 

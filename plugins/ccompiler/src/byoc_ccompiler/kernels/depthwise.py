@@ -75,17 +75,18 @@ def write(kernel: Kernel, geometry: ConvolutionGeometry, schedule: DepthwiseSche
     block = DepthwiseBlock(kernel, geometry, schedule, image.row_step, image.pixel_step)
     taps, declared = filter_taps(kernel, geometry)
     item, n, y0, x0, row, column = c.variables("item n y0 x0 row col")
-    at = c.PointerArray("at", geometry.dtype, c.MemoryAccess.WRITE, block.in_rows * block.in_columns)
+    at = c.PointerArray("at", geometry.dtype, c.MemoryAccess.WRITE, block.num_pointers)
     num_rows = (geometry.out_height + (block.rows - 1)) // block.rows
     number, block_row = c.unravelled(item, (geometry.batch, num_rows))
     is_border = geometry.misses(row, column, block.in_rows, block.in_columns)
     steps = tuple(c.Size(step) for step in (block.row_step, block.pixel_step) if not isinstance(step, int))
     inside = block.sum_up("inside", taps, c.Address(image.buffer, image.offset(n, row, column) + block.c0), *steps)
     summed = c.If(is_border, (block.sum_up("border", taps, c.Address(at, _FIRST), block.c0),), (inside,))
+    offsets = (block.rows_read.offset, block.columns_read.offset)
     columns = (
         c.Let(column, x0 * geometry.strides[1] - geometry.padding[1]),
         c.LocalArray(at),
-        c.If(is_border, image.pointers(at, n, row, column, block.in_columns)),
+        c.If(is_border, image.pointers(at, n, row, column, block.columns_read.count, offsets=offsets)),
         block.chunks(n, y0, x0, summed),
     )
     body = (

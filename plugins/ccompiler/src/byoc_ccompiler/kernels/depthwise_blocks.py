@@ -5,6 +5,9 @@ larger groups an output channel meets several input channels: the value of an in
 group, from memory if a group is whole vectors, else by a shuffle of a pixel. All products of a value follow one
 another, those of all taps meeting the pixel within a line of the filter: with the weights of a line in registers, a
 value is loaded or shuffled once for them all.
+
+A small filter is unrolled. A large filter of a depthwise convolution has loops over the taps, around the products of a
+block; so code and decoded instructions stay few, and the sums stay in registers.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 from byoc_core.authoring import c
@@ -22,18 +25,28 @@ from byoc_core.errors import InternalError
 
 from byoc_ccompiler.kernel import Kernel, compact_strides
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
-from byoc_ccompiler.kernels.copies import copy_nest, fetch_line
+from byoc_ccompiler.kernels.copies import copy_nest, fetch_line, loops_around
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
 from byoc_ccompiler.kernels.tiles import in_lanes
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["DepthwiseBlock", "DepthwiseSchedule", "choose_blocks", "filter_taps", "has_suited_filter", "offered_blocks"]
+__all__ = [
+    "DepthwiseBlock",
+    "DepthwiseSchedule",
+    "choose_blocks",
+    "filter_taps",
+    "has_small_filter",
+    "has_suited_filter",
+    "offered_blocks",
+]
 
 _CHUNK = 256  # maximum channels of a block with sums waiting together
 _MAX_TAPS = 72  # weights of an output channel multiplied without a loop
 _MOST_PRODUCTS = 800  # maximum products of a vector of channels without a loop: more code than processors keep decoded
 _MOST_COLUMNS = 8  # outputs of a block to the right
-_MAX_REACH = 32  # rows and columns read by a block: at the border each has an address
+_MOST_LINE_PRODUCTS = 96  # maximum products of a vector of channels with a line of a large filter, without a loop
+_MAX_REACH = 32  # rows and columns read by a block with an unrolled filter: at the border each has an address
+_MAX_POINTERS = 1 << 11  # addresses of pixels of a block on the stack: of a large or dilated filter
 _MAX_SCALAR_REACH = 16  # the same without vectors, on small machines
 _FIRST = c.Size(0)
 
@@ -58,7 +71,8 @@ class DepthwiseSchedule:
 class DepthwiseBlock:
     """A block of a convolution under a schedule: ``count`` channels from ``c0`` on, and the array of sums.
 
-    The block reads ``in_rows`` times ``in_columns`` pixels; the steps count elements of the image.
+    The block reads ``in_rows`` times ``in_columns`` pixels; the steps count elements of the image. ``rows_read`` and
+    ``columns_read`` are the positions of the pixels with an address each at the border.
 
     Raises:
         InternalError: the schedule is not legal.
@@ -71,6 +85,7 @@ class DepthwiseBlock:
         self.kernel, self.geometry, self.row_step, self.pixel_step = kernel, geometry, row_step, pixel_step
         self.rows, self.columns, self.chunk, self.lanes = schedule.rows, schedule.columns, schedule.chunk, lanes
         self.in_rows, self.in_columns = (self.rows - 1) * down + height, (self.columns - 1) * right + width
+        self.rows_read, self.columns_read = _positions(geometry, schedule)
         self.num_products = geometry.num_taps * geometry.group_channels  # of an output
         self.c0, self.count, self.y = c.variables("c0 c_count y")
         self.sums = c.Buffer("sums", geometry.dtype, c.MemoryAccess.WRITE, self.rows * self.columns * self.chunk)
@@ -78,6 +93,13 @@ class DepthwiseBlock:
             raise InternalError("schedule", "needs groups dividing a vector, and at least a vector of channels")
         if min(self.rows, self.columns) < 1 or not _is_chunk(self.chunk, geometry.channels, lanes):
             raise InternalError("schedule", "does not divide outputs into blocks of full vectors", got=str(schedule))
+        if not has_small_filter(geometry, kernel.unit) and self.num_pointers > _MAX_POINTERS:
+            raise InternalError("schedule", "has too many pointers", got=str(self.num_pointers))
+
+    @property
+    def num_pointers(self) -> int:
+        """Addresses of pixels at the border."""
+        return self.rows_read.count * self.columns_read.count
 
     def sum_up(self, source: _PixelSource, taps: c.Buffer, *pixels: c.Expression) -> c.Evaluate:
         """Return the statement summing up the block from pixels found through the given source."""
@@ -104,6 +126,57 @@ class DepthwiseBlock:
             c.For(self.y, y0, end, (*before, *epilogue(self.kernel, tile))),
         )
         return c.For(c0, _FIRST, c.Size(geometry.channels), body, step=chunk)
+
+
+@dataclass(frozen=True, slots=True)
+class _Positions:
+    """The rows, or the columns, read by a block, each with an address at the border.
+
+    All positions in the reach of a block have an address, or only the positions met by a tap: then the positions met by
+    a tap follow one another.
+
+    Attributes:
+        count: the addresses.
+        outputs: the outputs of a block.
+        stride: from an output to the next.
+        dilation: from a tap to the next.
+        is_by_tap: whether only the positions met by a tap have an address.
+    """
+
+    count: int
+    outputs: int
+    stride: int
+    dilation: int
+    is_by_tap: bool
+
+    @classmethod
+    def of(cls, outputs: int, stride: int, taps: int, dilation: int) -> Self:
+        """Return the fewer positions."""
+        reach = (outputs - 1) * stride + (taps - 1) * dilation + 1
+        return cls(min(reach, taps * outputs), outputs, stride, dilation, taps * outputs < reach)
+
+    def number(self, output: c.Expression, tap: c.Expression) -> c.Expression:
+        """Return the number of the position of a tap of an output."""
+        return tap * self.outputs + output if self.is_by_tap else output * self.stride + tap * self.dilation
+
+    def offset(self, number: c.Expression) -> c.Expression:
+        """Return the distance of a position from the first."""
+        if not self.is_by_tap:
+            return number
+        return number // self.outputs * self.dilation + number % self.outputs * self.stride
+
+
+def _positions(geometry: ConvolutionGeometry, schedule: DepthwiseSchedule) -> tuple[_Positions, _Positions]:
+    """Return the rows and the columns with an address at the border."""
+    sizes = zip(
+        (schedule.rows, schedule.columns),
+        geometry.strides,
+        (geometry.filter_height, geometry.filter_width),
+        geometry.dilation,
+        strict=True,
+    )
+    rows, columns = (_Positions.of(*of_axis) for of_axis in sizes)
+    return rows, columns
 
 
 def _reach(geometry: ConvolutionGeometry) -> tuple[int, int]:
@@ -135,6 +208,20 @@ def _max_reach(unit: VectorUnit) -> int:
 
 
 def has_suited_filter(geometry: ConvolutionGeometry, unit: VectorUnit) -> bool:
+    """Return whether blocks of a convolution are summed in registers.
+
+    Groups are small, and filters small enough to be unrolled; or, with vectors, each channel is convolved by itself,
+    and the pixels of a block have few addresses.
+    """
+    if has_small_filter(geometry, unit):
+        return True
+    if not unit.has_vectors or geometry.group_channels > 1 or not _has_filters(geometry, unit):
+        return False
+    rows, columns = _positions(geometry, DepthwiseSchedule(1, 1, unit.lanes(geometry.dtype)))
+    return rows.count * columns.count <= _MAX_POINTERS
+
+
+def has_small_filter(geometry: ConvolutionGeometry, unit: VectorUnit) -> bool:
     """Return whether groups are small, and filters small enough to be unrolled."""
     if not _has_filters(geometry, unit):
         return False
@@ -144,13 +231,13 @@ def has_suited_filter(geometry: ConvolutionGeometry, unit: VectorUnit) -> bool:
 
 def choose_blocks(geometry: ConvolutionGeometry, unit: VectorUnit) -> DepthwiseSchedule:
     """Return blocks of at most 8 columns: few blocks, with few outputs beyond the result."""
-    (down, right), (_, width), total = geometry.strides, _reach(geometry), geometry.out_width
+    down, total = geometry.strides[0], geometry.out_width
     is_short = 2 * _MOST_COLUMNS * _num_weights(geometry, unit) <= _MOST_PRODUCTS
     rows = 2 if unit.registers >= 32 and down == 1 and geometry.out_height != 1 and is_short else 1
     room = unit.registers // 2 - 2
     if geometry.group_channels > 1:  # Registers for sums, the weights of a line, and a value.
         room = max(room, unit.registers - rows * geometry.filter_width - 2)
-    sizes = range(max(1, min(room // rows, (_max_reach(unit) - width) // right + 1, _MOST_COLUMNS)), 0, -1)
+    sizes = range(max(1, min(room // rows, _most_columns(geometry, unit, rows), _MOST_COLUMNS)), 0, -1)
     columns = min(sizes, key=lambda size: -(-total // size) * (size + 1)) if isinstance(total, int) else sizes[0]
     channels, lanes = geometry.channels, unit.lanes(geometry.dtype)
     padded_channels = -(-channels // lanes) * lanes
@@ -159,16 +246,32 @@ def choose_blocks(geometry: ConvolutionGeometry, unit: VectorUnit) -> DepthwiseS
     return DepthwiseSchedule(rows, columns, chunk)
 
 
+def _most_columns(geometry: ConvolutionGeometry, unit: VectorUnit, rows: int) -> int:
+    """Return the most outputs of a block to the right with room for the addresses at the border; 0 for too many rows.
+
+    An unrolled filter has at least one output in a block of any rows.
+    """
+    if has_small_filter(geometry, unit):
+        return max(1, (_max_reach(unit) - _reach(geometry)[1]) // geometry.strides[1] + 1)
+    for columns in range(_MOST_COLUMNS, 0, -1):
+        down, right = _positions(geometry, DepthwiseSchedule(rows, columns, 1))
+        if down.count * right.count <= _MAX_POINTERS:
+            return columns
+    return 0
+
+
 def offered_blocks(
     kernel: Kernel, geometry: ConvolutionGeometry, near: DepthwiseSchedule
 ) -> Iterator[DepthwiseSchedule]:
     """Yield legal schedules near a schedule: blocks of other rows and columns, and other chunks of channels."""
-    unit, lanes, width = kernel.unit, kernel.unit.lanes(geometry.dtype), _reach(geometry)[1]
-    most = max(1, (_max_reach(unit) - width) // geometry.strides[1] + 1)
+    unit, lanes = kernel.unit, kernel.unit.lanes(geometry.dtype)
     for rows in (1, 2, 3):
-        room = max(1, min((unit.registers - 2) // rows, most, _MOST_COLUMNS))
+        most = _most_columns(geometry, unit, rows)
+        room = min((unit.registers - 2) // rows, most, _MOST_COLUMNS)
         yield from (
-            DepthwiseSchedule(rows, columns, near.chunk) for columns in dict.fromkeys((room, max(1, room // 2)))
+            DepthwiseSchedule(rows, columns, near.chunk)
+            for columns in dict.fromkeys((room, max(1, room // 2)))
+            if most > 0
         )
     for size in (near.chunk // 2, near.chunk * 2, near.chunk // 4):
         chunk = size // lanes * lanes
@@ -245,14 +348,19 @@ class _Pixels:
             (self._image, *steps) if source == "inside" else (self._at, self._first)
         )
 
-    def find(self, row: c.Expression, column: c.Expression) -> tuple[c.Block, c.Buffer, c.Expression]:
-        """Return the statements finding a pixel, a buffer, and the offset of the current vector's channels there."""
+    def find(
+        self, row: c.Expression, column: c.Expression, number: c.Expression
+    ) -> tuple[c.Block, c.Buffer, c.Expression]:
+        """Return the statements finding a pixel, a buffer, and the offset of the current vector's channels there.
+
+        ``number`` is the number of the pixel's address at the border.
+        """
         if self._source == "inside":
             return (), self._image, row * self._row_step + column * self._pixel_step + self.channel
         line, offset = c.Buffer("line", self._image.dtype), self._first + self.channel
         if self._source == "rows":
             return (c.Alias(line, self._at, row),), line, offset + column * self._pixel_step
-        return (c.Alias(line, self._at, row * self._block.in_columns + column),), line, offset
+        return (c.Alias(line, self._at, number),), line, offset
 
 
 def _each(index: c.Variable, count: int, *body: c.Statement) -> c.For:
@@ -264,11 +372,18 @@ def _depthwise_products(block: DepthwiseBlock, pixels: _Pixels, taps: c.Buffer, 
     geometry, lanes, (i, j, y, x) = block.geometry, block.lanes, c.variables("i j y x")
     (down, right), (below, beside) = geometry.strides, geometry.dilation
     tap, total = c.Variable("tap", c.CType(geometry.dtype).with_lanes(lanes)), (y * block.columns + x) * lanes
-    found, line, at = pixels.find(y * down + i * below, x * right + j * beside)
+    number = block.rows_read.number(y, i) * block.columns_read.count + block.columns_read.number(x, j)
+    found, line, at = pixels.find(y * down + i * below, x * right + j * beside, number)
     weights = c.Load(taps, (i * geometry.filter_width + j) * geometry.channels + pixels.channel, lanes)
     added = c.Store(acc, total, c.Load(acc, total, lanes) + c.Load(line, at, lanes) * tap)
     of_tap = (c.Let(tap, weights), _each(y, block.rows, _each(x, block.columns, *found, added)))
-    return (_each(i, geometry.filter_height, _each(j, geometry.filter_width, *of_tap)),)
+    if has_small_filter(geometry, block.kernel.unit):
+        return (_each(i, geometry.filter_height, _each(j, geometry.filter_width, *of_tap)),)
+    is_short = geometry.filter_width * block.rows * block.columns <= _MOST_LINE_PRODUCTS
+    taps_of_line = loops_around(of_tap, (j,), (geometry.filter_width,))
+    return loops_around(
+        (_each(j, geometry.filter_width, *of_tap),) if is_short else taps_of_line, (i,), (geometry.filter_height,)
+    )
 
 
 def _group_products(block: DepthwiseBlock, pixels: _Pixels, weights: c.Buffer, acc: c.Buffer) -> c.Block:
@@ -307,7 +422,12 @@ def _row_products(
     met: dict[int, list[tuple[int, int]]] = {}
     for x, j in itertools.product(range(block.columns), range(width)):
         met.setdefault(x * right + j * beside, []).append((x, j))
-    found = {column: pixels.find(c.Size(row), c.Size(column)) for column in sorted(met)}
+    numbers = {
+        column: block.rows_read.number(c.Size(lines[0][0]), c.Size(lines[0][1])) * block.columns_read.count
+        + block.columns_read.number(*map(c.Size, met[column][0]))
+        for column in met
+    }
+    found = {column: pixels.find(c.Size(row), c.Size(column), numbers[column]) for column in sorted(met)}
 
     def of_channel(channel: c.Expression, value_at: Callable[[c.Buffer, c.Expression], c.Expression]) -> c.Block:
         """Return the statements adding the products of an input channel of the groups, given its value in a pixel."""

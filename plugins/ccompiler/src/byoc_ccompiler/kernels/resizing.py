@@ -1,8 +1,12 @@
 """Resizing by interpolation: one pass over the tensor along each axis, by a table of neighbours and weights.
 
 Tables are filled in float64 when the kernel runs; one library thus serves all sizes. A pass reads and writes whole rows
-unless the axis is the last. The rows of the result may lie at any distance, as in a part of a concatenation, if the
-last pass goes along one of the last two axes.
+unless the axis is the last. Along the last axis, each element has its own neighbours and weights: of short rows, these
+lie in further tables, as indices and in the dtype of the tensor; nearest neighbours always. The rows of the result may
+lie at any distance, as in a part of a concatenation, if the last pass goes along one of the last two axes.
+
+The nearest neighbours are the same in any order of the passes. Along the last axis, they are found before rows grow
+more, because whole rows are copied much faster.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +30,7 @@ from byoc_ccompiler.kernels.axes import AxisView, view_along
 from byoc_ccompiler.kernels.copies import copy_nest, loops_around, offset_along
 from byoc_ccompiler.kernels.epilogue import collapsed_step
 from byoc_ccompiler.rejections import reject_nothing
-from byoc_ccompiler.steps import Step, shape_of
+from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
 __all__ = ["FAMILY"]
 
@@ -35,13 +39,22 @@ _WIDTHS = {"nearest": 1, "linear": 3, "cubic": 5}
 
 _LINE = 64
 
+_SHORT = 112
+"""Elements of a row with weighted neighbours: of a longer row, compilers take indices out of vectors, slowly."""
+
+_UNROLLED = 8
+"""Elements of a row found singly, one after another without a loop."""
+
 _REAL = c.CType("float64")
 _ZERO = c.Literal(0.0, _REAL)
 
 
 @dataclass(frozen=True, slots=True)
 class _Pass:
-    """An axis with a new size; a ``scale`` of ``None`` means the new size over the old."""
+    """An axis with a new size; a ``scale`` of ``None`` means the new size over the old.
+
+    ``neighbours`` and ``weights`` are the tables of a pass along rows, one for each neighbour of an element.
+    """
 
     binding: Binding
     method: str
@@ -51,19 +64,53 @@ class _Pass:
     scale: float | None
     table: c.Buffer
 
+    neighbours: Sequence[c.Buffer]
+    weights: Sequence[c.Buffer]
+
+    @property
+    def is_along_rows(self) -> bool:
+        """Whether the axis is the last: its indices are the columns of a row."""
+        return self.view.inner == 1
+
+    @property
+    def has_columns(self) -> bool:
+        """Whether elements of a row are found by the tables of neighbours and weights."""
+        is_short = isinstance(self.size, int) and self.size <= _SHORT
+        return self.is_along_rows and (self.method == "nearest" or is_short)
+
 
 def _passes(step: Step) -> list[_Pass]:
     binding, shape, passes = step.binding, list(shape_of(step.operands[0])), list[_Pass]()
     scales, axes = binding.attrs["scales"], ints_of(binding, "axes")
-    for position, (axis, size) in enumerate(zip(axes, dims_of(binding, "sizes"), strict=True)):
+    for position, axis, size in _in_order(shape, axes, dims_of(binding, "sizes"), str(binding.attrs["method"])):
         scale = float(str(scales[position])) if isinstance(scales, tuple) else None
         if size != shape[axis] or scale not in (None, 1.0):
             table = c.Buffer(f"table{len(passes)}", "float64", c.MemoryAccess.WRITE)
-            passes.append(
-                _Pass(binding, str(binding.attrs["method"]), axis, view_along(shape, axis), size, scale, table)
-            )
+            view, method = view_along(shape, axis), str(binding.attrs["method"])
+            columns = _columns(table.name, view, method, dtype_of(step.result))
+            passes.append(_Pass(binding, method, axis, view, size, scale, table, *columns))
         shape[axis] = size
     return passes
+
+
+def _columns(name: str, view: AxisView, method: str, dtype: str) -> tuple[list[c.Buffer], list[c.Buffer]]:
+    """Return the tables of neighbours and of weights of a pass along rows."""
+    index = "int32" if isinstance(view.size, int) and view.size < 1 << 31 else "int64"
+    num_weights, access = _WIDTHS[method] - 1, c.MemoryAccess.WRITE
+    neighbours = [c.Buffer(f"{name}_at{tap}", index, access) for tap in range(max(1, num_weights))]
+    return neighbours, [c.Buffer(f"{name}_weight{tap}", dtype, access) for tap in range(num_weights)]
+
+
+def _in_order(
+    shape: Sequence[Dim], axes: Sequence[int], sizes: Sequence[Dim], method: str
+) -> list[tuple[int, int, Dim]]:
+    """Return positions, axes and new sizes in the order of the passes: as given, or the least work along rows first."""
+    order = list(zip(range(len(axes)), axes, sizes, strict=True))
+    lengths = [(shape[axis], size) for axis, size in zip(axes, sizes, strict=True)]
+    if method != "nearest" or len(shape) - 1 not in axes:
+        return order
+    grows = [isinstance(old, int) and isinstance(new, int) and new > old for old, new in lengths]
+    return [item for item in order if not grows[item[0]]] + [item for item in reversed(order) if grows[item[0]]]
 
 
 def _real(value: c.Expression | Dim) -> c.Expression:
@@ -143,6 +190,51 @@ def _cubic_entry(of: _Pass, k: c.Variable, position: c.Variable) -> c.Block:
     return (*block, c.Declare(total, _ZERO), *weighs, *divides)
 
 
+def _neighbours(of: _Pass, index: c.Expression, dtype: str) -> tuple[c.Block, list[c.Expression], list[c.Expression]]:
+    """Return the statements finding the neighbours of an index, the neighbours, and the weights, if any."""
+    entry, type_ = c.Buffer("entry", "float64"), c.CType(dtype)
+    neighbour, taps = c.Cast(entry[0], c.INDEX), range(_WIDTHS[of.method] - 1)
+    clamped = [c.index_min(c.index_max(neighbour + tap, 0), of.view.size - 1) for tap in taps]
+    found = [c.Let(c.Variable(f"tap{tap}"), at) for tap, at in enumerate(clamped or [neighbour])]
+    weights = [c.Let(c.Variable(f"weight{tap}", type_), c.Cast(entry[tap + 1], type_)) for tap in taps]
+    statements = (c.Alias(entry, of.table, index * _WIDTHS[of.method]), *found, *weights)
+    return statements, [let.variable for let in found], [let.variable for let in weights]
+
+
+def _fill_columns(of: _Pass, dtype: str) -> c.For:
+    """Return the loop filling the tables of a pass along rows, from the table of the pass."""
+    k = c.Variable("k")
+    found, neighbours, weights = _neighbours(of, k, dtype)
+    stores = [
+        *(
+            c.Store(to, k, c.Cast(value, c.CType(to.dtype)))
+            for to, value in zip(of.neighbours, neighbours, strict=True)
+        ),
+        *(c.Store(to, k, value) for to, value in zip(of.weights, weights, strict=True)),
+    ]
+    return c.For(k, c.Size(0), c.Size(of.size), (*found, *stores))
+
+
+def _weighted(elements: Sequence[c.Expression], weights: Sequence[c.Expression]) -> c.Expression:
+    """Return the sum of elements, each with its weight, if any."""
+    terms = [element * weight for element, weight in zip(elements, weights, strict=True)] if weights else elements
+    return functools.reduce(operator.add, terms)
+
+
+def _singly(count: c.Expression, move: Callable[[c.Expression], c.Statement]) -> c.Block:
+    """Return the loops over ``count`` elements found singly.
+
+    Compilers gather the elements of a loop with vector instructions, slower than single elements.
+    """
+    u, k, last, part = c.Variable("u"), c.Variable("k"), c.Variable("k"), c.Size(_UNROLLED)
+    parts_end = count // _UNROLLED * _UNROLLED
+    some = c.For(u, c.Size(0), part, (move(k + u),), kind=c.LoopKind.UNROLLED)
+    return (
+        c.For(k, c.Size(0), parts_end, (some,), step=_UNROLLED),
+        c.For(last, parts_end, count, (move(last),)),
+    )
+
+
 def _loop(
     of: _Pass, source: c.Buffer, target: c.Buffer, offset_of: Callable[[c.Expression], c.Expression] | None
 ) -> c.Block:
@@ -151,25 +243,26 @@ def _loop(
     ``offset_of`` returns the offset of a row of the target; ``None``: the rows follow one another.
     """
     (outer, length, inner), size = of.view, of.size
-    is_along = inner == 1  # the last axis: its indices are the columns of a row
+    is_along = of.is_along_rows
     count, run = (outer, size) if is_along else (outer * size, inner)
     row, k = c.Variable("row"), c.Variable("k")
-    block, index, column = (row, k, c.Size(0)) if is_along else (row // size, row % size, k)
+    block, index = (row, c.Size(0)) if is_along else (row // size, row % size)
     line, to = c.Buffer("from", source.dtype), c.Buffer("to", target.dtype, c.MemoryAccess.WRITE)
-    entry, type_ = c.Buffer("entry", "float64"), c.CType(target.dtype)
-    neighbour, taps = c.Cast(entry[0], c.INDEX), range(_WIDTHS[of.method] - 1)
-    clamped = [c.index_min(c.index_max(neighbour + tap, 0), length - 1) for tap in taps]
-    offsets = [c.Let(c.Variable(f"tap{tap}"), at * inner) for tap, at in enumerate(clamped or [neighbour])]
-    weights = [c.Let(c.Variable(f"weight{tap}", type_), c.Cast(entry[tap + 1], type_)) for tap in taps]
-    found: c.Block = (c.Alias(entry, of.table, index * _WIDTHS[of.method]), *offsets, *weights)
-    elements: list[c.Expression] = [line[offset.variable + column] for offset in offsets]
-    if weights:
-        elements = [element * weight.variable for element, weight in zip(elements, weights, strict=True)]
-    moved: c.Block = (c.Store(to, k, functools.reduce(operator.add, elements)),)
-    moves = c.For(k, c.Size(0), c.Size(run), (*found, *moved) if is_along else moved)
-    body: c.Block = (moves,) if is_along else (*found, c.as_copy(moves) or moves)
+    if of.has_columns:
+
+        def move(column: c.Expression) -> c.Store:
+            found = [line[c.Cast(neighbour[column], c.INDEX)] for neighbour in of.neighbours]
+            return c.Store(to, column, _weighted(found, [weight[column] for weight in of.weights]))
+
+        body = _singly(c.Size(run), move)
+    else:
+        found, neighbours, weights = _neighbours(of, k if is_along else index, target.dtype)
+        column = c.Size(0) if is_along else k
+        moved = c.Store(to, k, _weighted([line[neighbour * inner + column] for neighbour in neighbours], weights))
+        moves = c.For(k, c.Size(0), c.Size(run), (*found, moved) if is_along else (moved,))
+        body = (moves,) if is_along else (*found, c.as_copy(moves) or moves)
     if of.scale in (None, 1.0):
-        copied = c.Copy(to, c.Size(0), line, c.Size(0) if is_along else index * inner, c.Size(run))
+        copied = c.Copy(to, c.Size(0), line, index * inner, c.Size(run))
         body = (c.If(c.Size(size).compare("==", c.Size(length)), (copied,), body),)
     pointers = (
         c.Alias(line, source, block * (length * inner)),
@@ -190,17 +283,25 @@ def _write(kernel: Kernel) -> None:
     if count == 0:
         kernel.finish_block((nothing,))
         return
-    parts, nbytes = [(of.table, of.size * (_WIDTHS[of.method] * 8)) for of in passes], dtype_info(out.dtype).itemsize
-    for number, of in enumerate(passes[:-1]):
-        between = c.Buffer(f"between{number}", source.dtype, c.MemoryAccess.WRITE)
-        parts.append((between, of.view.outer * of.size * of.view.inner * nbytes))
+    nbytes, along = dtype_info(out.dtype).itemsize, [of for of in passes if of.has_columns]
+    columns = [(of, buffer) for of in along for buffer in (*of.neighbours, *of.weights)]
+    between = [c.Buffer(f"between{number}", source.dtype, c.MemoryAccess.WRITE) for number in range(len(passes) - 1)]
+    parts = [
+        *((of.table, of.size * (_WIDTHS[of.method] * 8)) for of in passes),
+        *((buffer, of.size * dtype_info(buffer.dtype).itemsize) for of, buffer in columns),
+        *(
+            (buffer, of.view.outer * of.size * of.view.inner * nbytes)
+            for buffer, of in zip(between, passes, strict=False)
+        ),
+    ]
     *offsets, total = itertools.accumulate(((size + _LINE - 1) // _LINE * _LINE for _, size in parts), initial=0)
     scratch = kernel.scratch_memory(total, "uint8")
-    tensors = itertools.pairwise([source, *(buffer for buffer, _ in parts[len(passes) :]), out])
+    tensors = itertools.pairwise([source, *between, out])
     block = (
         c.If(c.Size(count).compare("==", 0), (nothing, c.Return())),
         *(c.Alias(buffer, scratch, c.Size(at)) for (buffer, _), at in zip(parts, offsets, strict=True)),
         *map(_fill, passes),
+        *(_fill_columns(of, out.dtype) for of in along),
         *(
             loop
             for of, ends in zip(passes, tensors, strict=True)
