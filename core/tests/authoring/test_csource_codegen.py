@@ -53,12 +53,10 @@ def test_the_text_of_the_smallest_function() -> None:
         "\n"
         "#ifndef BYOC_PLAIN_C\n"
         "BYOC_EXPORT int32_t f_wrapper_(const DLTensor *x, const DLTensor *out) {\n"
-        '  if (byoc_check_tensor("f", "x", x, kDLFloat, 32, 2)) return -1;\n'
-        '  if (byoc_check_tensor("f", "out", out, kDLFloat, 32, 2)) return -1;\n'
-        '  if (byoc_check_size("f", "x", x, 0, 2)) return -1;\n'
-        '  if (byoc_check_size("f", "x", x, 1, 3)) return -1;\n'
-        '  if (byoc_check_size("f", "out", out, 0, 2)) return -1;\n'
-        '  if (byoc_check_size("f", "out", out, 1, 3)) return -1;\n'
+        "  static const int64_t byoc_shape_0[] = {2, 3};\n"
+        '  if (byoc_check_shape("f", "x", x, kDLFloat, 32, 2, byoc_shape_0)) return -1;\n'
+        "  static const int64_t byoc_shape_1[] = {2, 3};\n"
+        '  if (byoc_check_shape("f", "out", out, kDLFloat, 32, 2, byoc_shape_1)) return -1;\n'
         "  return f_(byoc_data(x), byoc_data(out));\n"
         "}\n"
         "\n"
@@ -66,12 +64,10 @@ def test_the_text_of_the_smallest_function() -> None:
         "  (void)handle;\n"
         "  (void)args;\n"
         "  (void)result;\n"
-        '  if (byoc_check_count("f", num_args, 2)) return -1;\n'
-        '  const DLTensor *x = byoc_tensor("f", "x", &args[0]);\n'
-        "  if (!x) return -1;\n"
-        '  const DLTensor *out = byoc_tensor("f", "out", &args[1]);\n'
-        "  if (!out) return -1;\n"
-        "  return f_wrapper_(x, out);\n"
+        '  static const char *const names[] = {"x", "out"};\n'
+        "  const DLTensor *tensors[2];\n"
+        '  if (byoc_read_tensors("f", names, 2, 0, args, num_args, tensors)) return -1;\n'
+        "  return f_wrapper_(tensors[0], tensors[1]);\n"
         "}\n"
         "#endif\n"
     )
@@ -211,6 +207,30 @@ def test_symbolic_sizes_are_found_and_checked() -> None:
     with pytest.raises(ExecutionError) as caught:
         impl(_random(4, 3), _random(3), *out)
     assert str(caught.value) == "function `f`, argument `y`: wrong size of axis 0; got 3, expected 2"
+
+
+def test_fixed_sizes_are_a_table_and_symbolic_sizes_are_checked_apart() -> None:
+    builder = _builder()
+    x, y = builder.param("x", tensor((3, "n", 2))), builder.param("y", tensor(("n",)))
+    z = builder.param("z", tensor(()))
+    function = builder.finish(*(builder.emit("nn.relu", value) for value in (x, y, z)))
+    source = CSourceCodegen(OPTIONS).generate(function).get_source()
+    lines = source[source.index("f_wrapper_(") : source.index("  return f_(")].splitlines()[1:]
+    assert [line.strip() for line in lines] == [
+        "int64_t dim_n = 0;",
+        "static const int64_t byoc_shape_0[] = {3, -1, 2};",
+        'if (byoc_check_shape("f", "x", x, kDLFloat, 32, 3, byoc_shape_0)) return -1;',
+        'if (byoc_check_tensor("f", "y", y, kDLFloat, 32, 1)) return -1;',
+        'if (byoc_check_tensor("f", "z", z, kDLFloat, 32, 0)) return -1;',
+        "static const int64_t byoc_shape_3[] = {3, -1, 2};",
+        'if (byoc_check_shape("f", "out0", out0, kDLFloat, 32, 3, byoc_shape_3)) return -1;',
+        'if (byoc_check_tensor("f", "out1", out1, kDLFloat, 32, 1)) return -1;',
+        'if (byoc_check_tensor("f", "out2", out2, kDLFloat, 32, 0)) return -1;',
+        'if (byoc_solve_size("f", "x", x, 1, 1, 0, &dim_n)) return -1;',
+        'if (byoc_check_size("f", "y", y, 0, dim_n)) return -1;',
+        'if (byoc_check_size("f", "out0", out0, 1, dim_n)) return -1;',
+        'if (byoc_check_size("f", "out1", out1, 0, dim_n)) return -1;',
+    ]
 
 
 def test_a_kernel_may_fail_and_sizes_may_have_to_be_equal() -> None:

@@ -43,13 +43,18 @@ def wrapper_function(scope: FunctionScope) -> str:
     parameters = ", ".join(f"const DLTensor *{name}" for name in names)
     lines = [f"  int64_t {c_symbol(symbol)} = 0;" for symbol in scope.symbols]
     axes: list[tuple[str, int, Dim]] = []
-    for value, name in arguments:
+    for index, (value, name) in enumerate(arguments):
         shape, dtype = tensor_type(value, scope.where)
         info = dtype_info(dtype)
-        expected = f"{_CODES[info.dl_code]}, {info.bits}, {len(shape)}"
-        check = f"byoc_check_tensor({_quoted(scope.symbol)}, {_quoted(name)}, {name}, {expected})"
+        expected = f"{name}, {_CODES[info.dl_code]}, {info.bits}, {len(shape)}"
+        check = f"byoc_check_tensor({_quoted(scope.symbol)}, {_quoted(name)}, {expected})"
+        if any(isinstance(dim, int) for dim in shape):  # C compilers take longer for a call for each axis
+            table = ", ".join(str(dim) if isinstance(dim, int) else "-1" for dim in shape)
+            lines.append(f"  static const int64_t byoc_shape_{index}[] = {{{table}}};")
+            expected = f"{expected}, byoc_shape_{index}"
+            check = f"byoc_check_shape({_quoted(scope.symbol)}, {_quoted(name)}, {expected})"
         lines.append(f"  if ({check}) return -1;")
-        axes += [(name, axis, dim) for axis, dim in enumerate(shape)]
+        axes += [(name, axis, dim) for axis, dim in enumerate(shape) if not isinstance(dim, int)]
     solved = _solve(scope, axes, lines)
     names_of_sizes = SizeNames(scope.symbols)
     unsolved = [(name, axis, dim) for name, axis, dim in axes if (name, axis) not in solved]
@@ -176,22 +181,19 @@ def packed_export(scope: FunctionScope) -> str:
         "TVMFFIAny *result)"
     )
     lines = ["  (void)handle;", "  (void)args;", "  (void)result;"]
-    count = len(names)
-    check = f"byoc_check_count({_quoted(scope.symbol)}, num_args, {count})"
-    if scope.workspace_nbytes != 0:
-        check = f"num_args != {count + 1} && {check}"
-    lines.append(f"  if ({check}) return -1;")
-    for index, name in enumerate(names):
-        lines.append(
-            f"  const DLTensor *{name} = byoc_tensor({_quoted(scope.symbol)}, {_quoted(name)}, &args[{index}]);"
-        )
-        lines.append(f"  if (!{name}) return -1;")
-    if scope.workspace_nbytes != 0:
+    count, has_workspace = len(names), scope.workspace_nbytes != 0
+    if has_workspace:
         names.append("workspace")
-        workspace_tensor = f'byoc_tensor({_quoted(scope.symbol)}, "workspace", &args[{count}])'
-        lines.append(f"  const DLTensor *workspace = num_args > {count} ? {workspace_tensor} : NULL;")
-        lines.append(f"  if (num_args > {count} && !workspace) return -1;")
-    lines.append(f"  return {scope.symbol}_wrapper_({', '.join(names)});")
+    tensors = ", ".join(f"tensors[{index}]" for index in range(len(names)))
+    if names:
+        quoted = ", ".join(map(_quoted, names))
+        arguments = f"{_quoted(scope.symbol)}, names, {count}, {int(has_workspace)}, args, num_args, tensors"
+        lines.append(f"  static const char *const names[] = {{{quoted}}};")
+        lines.append(f"  const DLTensor *tensors[{len(names)}];")
+        lines.append(f"  if (byoc_read_tensors({arguments})) return -1;")
+    else:
+        lines.append(f"  if (byoc_check_count({_quoted(scope.symbol)}, num_args, 0)) return -1;")
+    lines.append(f"  return {scope.symbol}_wrapper_({tensors});")
     return "\n".join([f"{head} {{", *lines, "}"])
 
 

@@ -82,6 +82,23 @@ DLTensor *byoc_tensor(const char *function, const char *name, const TVMFFIAny *a
   return tensor;
 }
 
+int32_t byoc_read_tensors(const char *function, const char *const *names, int32_t count, int32_t has_workspace,
+                          const TVMFFIAny *args, int32_t num_args, const DLTensor **tensors) {
+  if (!(has_workspace && num_args == count + 1) && byoc_check_count(function, num_args, count)) {
+    return -1;
+  }
+  for (int32_t index = 0; index < num_args; ++index) {
+    tensors[index] = byoc_tensor(function, names[index], &args[index]);
+    if (!tensors[index]) {
+      return -1;
+    }
+  }
+  if (has_workspace && num_args == count) {
+    tensors[count] = NULL;
+  }
+  return 0;
+}
+
 static const char *code_name(int32_t code) {
   static const char *const names[] = {"int", "uint", "float", "handle", "bfloat", "complex", "bool"};
   return code >= 0 && code < (int32_t)(sizeof(names) / sizeof(names[0])) ? names[code] : "type";
@@ -176,6 +193,19 @@ int32_t byoc_check_size(const char *function, const char *name, const DLTensor *
   if (tensor->shape[axis] != expected) {
     return byoc_fail("ValueError", "function `%s`, argument `%s`: wrong size of axis %d; got %lld, expected %lld",
                      function, name, (int)axis, (long long)tensor->shape[axis], (long long)expected);
+  }
+  return 0;
+}
+
+int32_t byoc_check_shape(const char *function, const char *name, const DLTensor *tensor, int32_t code, int32_t bits,
+                         int32_t ndim, const int64_t *sizes) {
+  if (byoc_check_tensor(function, name, tensor, code, bits, ndim)) {
+    return -1;
+  }
+  for (int32_t axis = 0; axis < ndim; ++axis) {
+    if (sizes[axis] >= 0 && byoc_check_size(function, name, tensor, axis, sizes[axis])) {
+      return -1;
+    }
   }
   return 0;
 }

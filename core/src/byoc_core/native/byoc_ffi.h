@@ -125,6 +125,12 @@ BYOC_LOCAL int32_t byoc_check_count(const char *function, int32_t actual, int32_
 /* Return the tensor of an argument, or NULL after setting an error. */
 BYOC_LOCAL DLTensor *byoc_tensor(const char *function, const char *name, const TVMFFIAny *argument);
 
+/* Read the tensors of a call into `tensors`: `count` tensors, and behind them a workspace if `has_workspace`. The
+ * caller may leave out the workspace, then NULL. `names`: of all tensors, and of the workspace if any. */
+BYOC_LOCAL int32_t byoc_read_tensors(const char *function, const char *const *names, int32_t count,
+                                     int32_t has_workspace, const TVMFFIAny *args, int32_t num_args,
+                                     const DLTensor **tensors);
+
 /* Fail unless the tensor is in CPU memory, compact, row-major and aligned, with this element type and rank. */
 BYOC_LOCAL int32_t byoc_check_tensor(const char *function, const char *name, const DLTensor *tensor, int32_t code,
                                      int32_t bits, int32_t ndim);
@@ -140,6 +146,10 @@ BYOC_LOCAL int32_t byoc_read_bools(const char *function, const char *name, const
 /* Fail unless the size of an axis is `expected`. */
 BYOC_LOCAL int32_t byoc_check_size(const char *function, const char *name, const DLTensor *tensor, int32_t axis,
                                    int64_t expected);
+
+/* Fail as byoc_check_tensor, or if an axis with a size in `sizes` has another size; a negative size permits any. */
+BYOC_LOCAL int32_t byoc_check_shape(const char *function, const char *name, const DLTensor *tensor, int32_t code,
+                                    int32_t bits, int32_t ndim, const int64_t *sizes);
 
 /* Find the size s >= 0 for an axis of size factor * s + offset; fail if no such s exists. */
 BYOC_LOCAL int32_t byoc_solve_size(const char *function, const char *name, const DLTensor *tensor, int32_t axis,
