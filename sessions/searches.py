@@ -40,7 +40,9 @@ def sanitizers(session: nox.Session) -> None:
     The sanitizers are ThreadSanitizer, then AddressSanitizer with UBSan. Not among the defaults: the session needs the
     sanitizers of gcc, missing in other compilers and many containers.
     """
-    install_wheels(session, ("core", "ccompiler", "dnnl", "examplejson", "conformance"), *group("test"), "setuptools>=77")
+    install_wheels(
+        session, ("core", "ccompiler", "dnnl", "examplejson", "conformance"), *group("test"), "setuptools>=77"
+    )
     session.run("python", "-m", "core.tests.sanitizers.run", *session.posargs)
 
 
