@@ -199,6 +199,20 @@ def test_large_windows_have_loops_over_taps(march: str) -> None:
     check()
 
 
+def test_a_larger_window_needs_no_more_code() -> None:
+    def length(size: int) -> int:
+        bench = Bench(march="x86-64-v3")
+        builder = bench.builder()
+        x = builder.param("x", tensor((1, 64, 64, 32)))
+        attrs = {"groups": 32, "data_layout": "NHWC", "kernel_layout": "HWIO"}
+        bench.add(builder, builder.emit("nn.conv2d", x, builder.param("w", tensor((size, size, 1, 32))), **attrs))
+        source = bench.module.get_source()
+        assert "byoc_shared_depthwise" in source
+        return len(source)
+
+    assert length(31) < 1.2 * length(13)
+
+
 def test_what_follows_is_computed_on_the_sums(bench: Bench) -> None:
     builder = bench.builder()
     x, other = builder.param("x", tensor((2, 9, 10, 40))), builder.param("other", tensor((2, 9, 10, 40)))

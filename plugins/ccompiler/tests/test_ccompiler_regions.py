@@ -146,6 +146,20 @@ def test_resizing_writes_rows_of_a_concatenation(
     assert len(bench.calls(function)) == (2 if is_in_place else 3)
 
 
+def test_nearest_neighbours_of_volumes_are_written_into_a_concatenation(bench: Bench) -> None:
+    """The last axis comes first, and the last pass goes along the axis before: the result has no copy."""
+    shape, skip = (1, 3, 2, 3, 5), (1, 2, 4, 6, 10)
+    builder = bench.builder()
+    x, y = (builder.param(name, TensorType(sizes, "float32")) for name, sizes in (("x", shape), ("y", skip)))
+    attrs = {"sizes": skip[2:], "axes": (2, 3, 4), "scales": None, "method": "nearest"}
+    resized = _emit(builder, "nn.resize", x, **attrs)
+    function = bench.add(builder, _emit(builder, "concat", _emit(builder, "exp", y), resized, axis=1))
+    inputs = [np.random.default_rng(0).integers(-8, 9, sizes).astype("float32") for sizes in (shape, skip)]
+    (actual,), (wide,) = bench.run(function, *inputs), bench.reference(function, *inputs, wide=True)
+    np.testing.assert_allclose(actual, wide, rtol=1e-6)
+    assert len(bench.calls(function)) == 2
+
+
 def test_elements_behind_a_convolution_are_computed_in_its_kernel(bench: Bench) -> None:
     """The results of a network have channels first: bias and activation stand before the transpose."""
     builder = bench.builder()

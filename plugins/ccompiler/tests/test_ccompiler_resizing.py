@@ -19,11 +19,14 @@ _TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 def _resizes(draw: st.DrawFn) -> tuple[tuple[int, ...], dict[str, Any]]:
     """Draw a shape, and attributes changing the sizes of some axes, the last axis among these or not."""
     shape = tuple(draw(st.lists(st.integers(1, 19), min_size=2, max_size=4)))
-    axes = tuple(sorted(draw(st.sets(st.sampled_from(range(len(shape))), min_size=1, max_size=3))))
+    axes = tuple(draw(st.permutations(range(len(shape))))[: draw(st.integers(1, min(3, len(shape))))])
     sizes = tuple(draw(st.integers(1, 40) | st.integers(120, 140)) for _ in axes)
     coordinates = draw(st.sampled_from(["half_pixel", "asymmetric", "align_corners", "half_pixel_or_first"]))
     method = draw(st.sampled_from(sorted(_TAPS)))
-    attrs = {"axes": axes, "sizes": sizes, "method": method, "coordinates": coordinates, "scales": None}
+    # Scales differing from axis to axis, so that no axis may take the scale of another.
+    scales = tuple(size / shape[axis] + 1 / (8 + axis) for axis, size in zip(axes, sizes, strict=True))
+    attrs: dict[str, Any] = {"axes": axes, "sizes": sizes, "method": method, "coordinates": coordinates}
+    attrs["scales"] = scales if coordinates != "align_corners" and draw(st.booleans()) else None
     return shape, attrs | {"rounding": draw(st.sampled_from(["floor", "ceil", "half_down", "half_up"]))}
 
 

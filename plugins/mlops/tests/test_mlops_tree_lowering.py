@@ -16,7 +16,7 @@ from byoc_core.ir import FunctionBuilder, IRModule, Var, tensor
 from byoc_core.ops import default_ops
 from byoc_core.partitioning import ByCost
 from byoc_mlops.tree_kernel import AGGREGATES, MEMBER, tree_ensemble
-from byoc_mlops.tree_lowering import can_lower_trees
+from byoc_mlops.tree_lowering import _BLOCK, _MOST_KEYS, can_lower_trees
 from byoc_mlops.tree_tables import tree_tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 NDArray = npt.NDArray[Any]
 
 FEATURES, TARGETS = 3, 2
-SPECIAL = (np.nan, np.inf, -np.inf, -0.0)
+SPECIAL = (np.nan, -np.nan, np.inf, -np.inf, -0.0)
 
 
 WEIGHTS_OF_LEAVES = ("any", "single", "all")
@@ -132,18 +132,49 @@ def test_blocks_of_many_features_are_short(dtype: str) -> None:
     num_features = 2000
     operands = random_operands(rng, dtype, [0, 3], missing=True)
     count = 600
+    leaves, missing = np.arange(count + 1), rng.random(count) < 0.5
     nodes = [np.arange(count), rng.integers(-3, 4, count).astype(dtype), np.zeros(count, np.int64)]
-    children = [np.append(np.arange(1, count), -1), np.full(count, -2), rng.random(count) < 0.5]
-    operands = [*nodes, *children, np.zeros(9, np.int64), *operands[7:]]
-    operands[7] = np.zeros(0, np.int64)
-    operands[8] = np.zeros(0, dtype)
+    children = [np.append(np.arange(1, count), -1), -2 - np.arange(count), missing]  # each exit has a leaf of its own
+    roots, weights = rng.integers(0, count, 9), (leaves + 1).astype(dtype)
+    operands = [*nodes, *children, roots, np.zeros(0, np.int64), np.zeros(0, dtype), leaves, leaves % TARGETS, weights]
+    tables = tree_tables(operands, num_features, TARGETS)
+    assert tables is not None
+    assert tables.num_slots * _BLOCK > _MOST_KEYS
     executable = byoc_core.build(tree_module(operands, num_features, num_targets=TARGETS), ["mlops"])
     assert module_types(executable) == {"csource"}
     x = random_samples(rng, 45, dtype, num_features)
-    x[::2] = np.where(x[::2] > 0, np.nan, -5)  # long walks
+    # Long walks of every second sample: values on the way to the end, but for a feature.
+    x[::2, :count] = np.where(missing & (x[::2, :count] > 0), np.nan, -5)
+    x[np.arange(0, 45, 2), rng.integers(0, count, 23)] = 9
     with np.errstate(all="ignore"):
         wanted = cast("Any", tree_ensemble)(x, *operands, num_targets=TARGETS, aggregate="sum")
+    assert len(np.unique(wanted, axis=0)) > 10
     assert same_bits(np.asarray(byoc_core.VirtualMachine(executable)["main"](x)), wanted)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("mode", range(MEMBER))
+def test_comparisons_know_all_kinds_of_floats(dtype: str, mode: int) -> None:
+    """A tree for each special threshold, with and without the flag of NaN, and samples beside the thresholds."""
+    info, infinity = np.finfo(dtype), np.array(np.inf, dtype)
+    tiny = np.nextafter(np.array(0, dtype), infinity)
+    values = np.array([0.0, -0.0, tiny, -tiny, info.tiny, 1.5, info.max, -info.max, np.inf, -np.inf, np.nan], dtype)
+    with np.errstate(all="ignore"):
+        near = [values, np.nextafter(values, infinity), np.nextafter(values, -infinity), np.array([-np.nan], dtype)]
+    x = np.repeat(np.concatenate(near)[:, np.newaxis], FEATURES, axis=1)
+    thresholds = np.tile(values, 2)
+    trees, ones = np.arange(len(thresholds)), np.ones(len(thresholds), np.int64)
+    missing, weights = trees >= len(values), 2.0 ** np.append(trees, -1)  # a bit for each tree
+    no_sets = (np.zeros(0, np.int64), np.zeros(0, dtype))
+    last = len(trees)
+    operands = [
+        *(0 * ones, thresholds, mode * ones, -1 - trees, (-1 - last) * ones, missing, trees, *no_sets),
+        *(np.arange(last + 1), np.zeros(last + 1, np.int64), np.where(np.arange(last + 1) < last, weights, 0)),
+    ]
+    operands[-1] = operands[-1].astype(dtype)
+    wanted = cast("Any", tree_ensemble)(x, *operands, num_targets=TARGETS, aggregate="sum")
+    run = byoc_core.VirtualMachine(byoc_core.build(tree_module(operands, FEATURES, num_targets=TARGETS), ["mlops"]))
+    assert same_bits(np.asarray(run["main"](x)), wanted)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -153,7 +184,7 @@ def test_sets_are_searched(dtype: str) -> None:
     members = np.unique(np.append(rng.standard_normal(100), [0.0, -np.inf, np.inf])).astype(dtype)
     infinity = np.array(np.inf, dtype)
     near = [members, np.nextafter(members, infinity), np.nextafter(members, -infinity)]
-    x = np.repeat(np.concatenate([*near, [np.nan, -0.0]])[:, np.newaxis], FEATURES, axis=1).astype(dtype)
+    x = np.repeat(np.concatenate([*near, [np.nan, -np.nan, -0.0]])[:, np.newaxis], FEATURES, axis=1).astype(dtype)
     for missing in (False, True):
         operands = [
             *(np.array([0]), np.zeros(1, dtype), np.array([MEMBER]), np.array([-1]), np.array([-2])),
@@ -238,14 +269,17 @@ def test_trees_are_offloaded_by_cost(count: int) -> None:
 
 
 def test_several_ensembles_of_a_model() -> None:
-    """Variants with other dtypes, modes and aggregates have other functions in C."""
-    operands = [_chain(), _changed(2, [1, 3]), _changed(5, [True, False])]
+    """Ensembles with other aggregates, kinds of weights and numbers of targets have other functions in C."""
+    single = [*_chain()[:9], np.array([0, 1, 2]), np.array([0, 1, 1]), np.array([1, 2, 3], np.float32)]
+    of_all = [[*_chain()[:9], *np.divmod(np.arange(3 * n), n), np.arange(3 * n).astype(np.float32)] for n in (1, 2, 3)]
+    ensembles = [(arrays, TARGETS) for arrays in (_chain(), _changed(2, [1, 3]), _changed(5, [True, False]), single)]
+    ensembles += [(arrays, number) for number, arrays in enumerate(of_all, 1)]
     ops = default_ops().extended(byoc_core.backends.ops(["mlops"]))
     builder = FunctionBuilder("main", ops=ops)
     x = builder.param("x", tensor((symbol("n"), FEATURES), "float32"))
     results = [
-        cast("Var", builder.emit("mlops.tree_ensemble", x, *arrays, num_targets=TARGETS, aggregate=aggregate))
-        for arrays in operands
+        cast("Var", builder.emit("mlops.tree_ensemble", x, *arrays, num_targets=number, aggregate=aggregate))
+        for arrays, number in ensembles
         for aggregate in AGGREGATES
     ]
     module = IRModule({"main": builder.finish(*results)}, builder.constants, ops=builder.ops)
@@ -253,9 +287,9 @@ def test_several_ensembles_of_a_model() -> None:
     assert module_types(executable) == {"csource"}
     samples = random_samples(np.random.default_rng(1), 40, "float32")
     found = iter(byoc_core.VirtualMachine(executable)["main"](samples))
-    for arrays in operands:
+    for arrays, number in ensembles:
         for aggregate in AGGREGATES:
-            wanted = cast("Any", tree_ensemble)(samples, *arrays, num_targets=TARGETS, aggregate=aggregate)
+            wanted = cast("Any", tree_ensemble)(samples, *arrays, num_targets=number, aggregate=aggregate)
             assert same_bits(np.asarray(next(found)), wanted)
 
 

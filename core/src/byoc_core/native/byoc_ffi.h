@@ -126,7 +126,8 @@ BYOC_LOCAL int32_t byoc_check_count(const char *function, int32_t actual, int32_
 BYOC_LOCAL DLTensor *byoc_tensor(const char *function, const char *name, const TVMFFIAny *argument);
 
 /* Read the tensors of a call into `tensors`: `count` tensors, and behind them a workspace if `has_workspace`. The
- * caller may leave out the workspace, then NULL. `names`: of all tensors, and of the workspace if any. */
+ * caller may leave out the workspace, then NULL. `names`: of all tensors, and of the workspace if any. Fail for another
+ * number of arguments, or for an argument that is no tensor. */
 BYOC_LOCAL int32_t byoc_read_tensors(const char *function, const char *const *names, int32_t count,
                                      int32_t has_workspace, const TVMFFIAny *args, int32_t num_args,
                                      const DLTensor **tensors);

@@ -17,11 +17,12 @@ __all__ = ["can_lower_trees", "lower_trees", "read_tables"]
 _C_TYPES = {"float32": ("float", "int32_t"), "float64": ("double", "int64_t")}
 """The supported dtypes, and the types in C: of the elements, and of integers of the same size."""
 
-_BLOCK = 32
+_BLOCK = 4 * LANES
 """The number of samples walking through a tree before the next tree: sums and samples stay in the cache."""
 
 _MOST_KEYS = 1 << 13
-"""The largest number of keys of a block of more than ``LANES`` samples: the keys stay in the cache."""
+"""The largest number of keys of a block of more than ``LANES`` samples: the keys stay in the second-level
+cache."""
 
 _TABLES = ("nodes", "features", "depths", "starts", "targets", "weights")
 """The fields of :class:`TreeTables` in the order of the parameters in C."""
@@ -134,7 +135,6 @@ def _source(prefix: str, dtype: str, aggregate: str, kind: str, num_targets: int
         ("RESULT", result),
         ("LARGEST", "INT32_MAX" if key == "int32_t" else "INT64_MAX"),
         ("INFINITE", "0x7f800000" if key == "int32_t" else "0x7ff0000000000000"),
-        ("RECORD_SIZE", "4" if key == "int32_t" else "6"),
         ("REAL", real),
         ("KEY", key),
         ("TREES", prefix),

@@ -152,10 +152,14 @@ class _Comparisons:
         rows: list[_Row] = []
         nodes: list[int] = []
         count = len(self.features)
+        least = int(np.iinfo(self.limits.dtype).min)  # the key of NaN alone
+        starts = np.searchsorted(owners, np.arange(count + 1)).tolist()
         for node in np.flatnonzero(forest.modes == MEMBER).tolist():
-            own = np.unique(members[np.searchsorted(owners, node) : np.searchsorted(owners, node, side="right")])
-            search = _Search(int(forest.true_children[node]), int(forest.false_children[node]), bool(missing[node]))
-            row = search.find(own[~np.isnan(own)], count, rows)
+            own = np.unique(members[starts[node] : starts[node + 1]])
+            own = own[~np.isnan(own)]
+            nan_found = bool(missing[node])
+            search = _Search(int(forest.true_children[node]), int(forest.false_children[node]), nan_found, least)
+            row = search.find(_upper_limits(own).tolist(), _lower_limits(own).tolist(), count, rows)
             self.limits[node], self.low[node], self.high[node], self.nan_above[node] = row
             nodes += [node] * (len(rows) - len(nodes))
         if rows:
@@ -181,14 +185,16 @@ class _Search:
         found: the successor for members.
         absent: the successor for other keys.
         nan_found: whether NaN leads to ``found``.
+        least: the least key, of NaN alone.
     """
 
     found: int
     absent: int
     nan_found: bool
+    least: int
 
-    def find(self, members: NDArray, first: int, rows: list[_Row]) -> _Row:
-        """Return the first comparison of the search among distinct, sorted members.
+    def find(self, uppers: list[int], lowers: list[int], first: int, rows: list[_Row]) -> _Row:
+        """Return the first comparison of the search among distinct, sorted members, given by their limits.
 
         The further comparisons are appended to ``rows``, the comparisons from number ``first`` on. NaN takes part in
         the search for the least member.
@@ -198,16 +204,14 @@ class _Search:
             rows.append(row)
             return first + len(rows) - 1
 
-        if not len(members):
-            least = np.iinfo(f"i{members.itemsize}").min  # the key of NaN alone
-            return least, self.found, self.absent, not self.nan_found
-        half = len(members) // 2
-        upper, lower = int(_upper_limits(members)[half]), int(_lower_limits(members)[half])
+        if not uppers:
+            return self.least, self.found, self.absent, not self.nan_found
+        half = len(uppers) // 2
         if not half:
-            return upper, add((lower, self.absent, self.found, True)), self.absent, not self.nan_found
-        halves = (self.find(part, first, rows) for part in (members[:half], members[half:]))
-        low, high = map(add, halves)
-        return lower, low, high, False
+            return uppers[0], add((lowers[0], self.absent, self.found, True)), self.absent, not self.nan_found
+        low = add(self.find(uppers[:half], lowers[:half], first, rows))
+        high = add(self.find(uppers[half:], lowers[half:], first, rows))
+        return lowers[half], low, high, False
 
 
 def _upper_limits(thresholds: NDArray) -> NDArray:

@@ -1,9 +1,10 @@
 """Resizing by interpolation: one pass over the tensor along each axis, by a table of neighbours and weights.
 
 Tables are filled in float64 when the kernel runs; one library thus serves all sizes. A pass reads and writes whole rows
-unless the axis is the last. Along the last axis, each element has its own neighbours and weights: of short rows, these
-lie in further tables, as indices and in the dtype of the tensor; nearest neighbours always. The rows of the result may
-lie at any distance, as in a part of a concatenation, if the last pass goes along one of the last two axes.
+unless the axis is the last. Along the last axis, each element has its own neighbours and weights. Further tables hold
+the nearest neighbours of a row as indices, and the neighbours and weights of a short row in the dtype of the tensor.
+The rows of the result may lie at any distance, as in a part of a concatenation, if the last pass goes along one of the
+last two axes.
 
 The nearest neighbours are the same in any order of the passes. Along the last axis, they are found before rows grow
 more, because whole rows are copied much faster.
@@ -104,13 +105,18 @@ def _columns(name: str, view: AxisView, method: str, dtype: str) -> tuple[list[c
 def _in_order(
     shape: Sequence[Dim], axes: Sequence[int], sizes: Sequence[Dim], method: str
 ) -> list[tuple[int, int, Dim]]:
-    """Return positions, axes and new sizes in the order of the passes: as given, or the least work along rows first."""
+    """Return positions, axes and new sizes in the order of the passes.
+
+    The order is as given. But nearest neighbours are found along the last axis before rows are repeated: of known sizes
+    that grow, the last axis comes first.
+    """
     order = list(zip(range(len(axes)), axes, sizes, strict=True))
     lengths = [(shape[axis], size) for axis, size in zip(axes, sizes, strict=True)]
     if method != "nearest" or len(shape) - 1 not in axes:
         return order
     grows = [isinstance(old, int) and isinstance(new, int) and new > old for old, new in lengths]
-    return [item for item in order if not grows[item[0]]] + [item for item in reversed(order) if grows[item[0]]]
+    growing = sorted((item for item in order if grows[item[0]]), key=lambda item: item[1] != len(shape) - 1)
+    return [item for item in order if not grows[item[0]]] + growing
 
 
 def _real(value: c.Expression | Dim) -> c.Expression:

@@ -1,17 +1,17 @@
 /* An ensemble of decision trees on samples of REAL, with names of the prefix TREES.
  *
- * Samples become integers in the same order, of type KEY, in SLOTS of a feature and the side of NaN; see tree_tables.py.
- * A record of a node has RECORD elements of 32 bits: the limit (of the size of KEY), the slot, the next pair of records
- * and the leaf. A key up to the limit leads to the first record of the pair. A leaf leads to itself. Eight walks of
- * samples through a tree, or of a sample through eight trees, take turns: the walks are independent, and the processor
- * overlaps them. All samples of a block walk through a tree before the next tree. A sample's weights are added in the
- * order of trees. */
+ * Samples become integers in the same order, of type KEY, in a slot for each feature and side of NaN; see
+ * tree_tables.py. A record of a node has elements of 32 bits: the limit (of the size of KEY), the slot, the next pair of
+ * records, the leaf, and padding. A key up to the limit leads to the first record of the pair. A leaf leads to itself.
+ * Eight walks of samples through a tree, or of a sample through eight trees, take turns: the walks are independent, and
+ * the processor overlaps them. All samples of a block walk through a tree before the next tree. A sample's weights are
+ * added in the order of trees. */
 enum {
   TREES_LANES = 8,
   TREES_SLOT = (int)(sizeof(KEY) / sizeof(int32_t)),
   TREES_NEXT,
   TREES_LEAF,
-  TREES_RECORD = RECORD_SIZE
+  TREES_RECORD = 2 * TREES_SLOT + 2
 };
 
 /* Write the keys of a sample into lane 0 of slots `first` to `end` of features; NaN becomes `nan`. */
@@ -43,7 +43,7 @@ static inline int32_t TREES_step(const int32_t *nodes, const KEY *keys, int32_t 
   return nodes[node + TREES_NEXT] + (keys[nodes[node + TREES_SLOT]] > limit) * TREES_RECORD;
 }
 
-/* Move LANES walks from records `states` to leaves, at most `depth` levels below; walk i reads keys from i * lane on. */
+/* Move LANES walks from records `states` to leaves, at most `depth` levels below. Walk i reads keys from i * lane. */
 static inline void TREES_walk(const int32_t *nodes, const KEY *keys, int64_t lane, int32_t depth, int32_t *states) {
   int32_t a = states[0], b = states[1], c = states[2], d = states[3];
   int32_t e = states[4], f = states[5], g = states[6], h = states[7];
