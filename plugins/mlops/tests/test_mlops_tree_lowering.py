@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import patch
 
 import byoc_core
 import numpy as np
@@ -28,6 +29,8 @@ SPECIAL = (np.nan, -np.nan, np.inf, -np.inf, -0.0)
 
 
 WEIGHTS_OF_LEAVES = ("any", "single", "all")
+KEYS_OF_A_COMPARISON = (0, 1000)
+"""Each comparison computes a key, or all keys are computed first."""
 
 
 def random_operands(
@@ -108,7 +111,8 @@ def test_c_equals_numpy(data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(WEIGHTS_OF_LEAVES))
     operands = random_operands(rng, dtype, modes, missing=data.draw(st.booleans()), weights_of_leaves=kind)
     attrs = {"num_targets": TARGETS, "aggregate": aggregate}
-    executable = byoc_core.build(tree_module(operands, FEATURES, **attrs), ["mlops"])
+    with patch("byoc_mlops.tree_lowering._KEYS_OF_A_COMPARISON", data.draw(st.sampled_from(KEYS_OF_A_COMPARISON))):
+        executable = byoc_core.build(tree_module(operands, FEATURES, **attrs), ["mlops"])
     assert module_types(executable) == {"csource"}
     run = byoc_core.VirtualMachine(executable)["main"]
     for count in (0, 1, 7, 8, 77):
@@ -154,7 +158,8 @@ def test_blocks_of_many_features_are_short(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("mode", range(MEMBER))
-def test_comparisons_know_all_kinds_of_floats(dtype: str, mode: int) -> None:
+@pytest.mark.parametrize("keys", KEYS_OF_A_COMPARISON)
+def test_comparisons_know_all_kinds_of_floats(dtype: str, mode: int, keys: int) -> None:
     """A tree for each special threshold, with and without the flag of NaN, and samples beside the thresholds."""
     info, infinity = np.finfo(dtype), np.array(np.inf, dtype)
     tiny = np.nextafter(np.array(0, dtype), infinity)
@@ -173,8 +178,33 @@ def test_comparisons_know_all_kinds_of_floats(dtype: str, mode: int) -> None:
     ]
     operands[-1] = operands[-1].astype(dtype)
     wanted = cast("Any", tree_ensemble)(x, *operands, num_targets=TARGETS, aggregate="sum")
-    run = byoc_core.VirtualMachine(byoc_core.build(tree_module(operands, FEATURES, num_targets=TARGETS), ["mlops"]))
-    assert same_bits(np.asarray(run["main"](x)), wanted)
+    with patch("byoc_mlops.tree_lowering._KEYS_OF_A_COMPARISON", keys):
+        executable = byoc_core.build(tree_module(operands, FEATURES, num_targets=TARGETS), ["mlops"])
+    assert same_bits(np.asarray(byoc_core.VirtualMachine(executable)["main"](x)), wanted)
+
+
+def test_a_tree_on_many_features_computes_no_further_keys() -> None:
+    """A balanced tree of 63 nodes, each with a feature of its own, compares six times."""
+    nodes, leaves = np.arange(63), np.arange(64)
+    below = [np.where(2 * nodes + side < 63, 2 * nodes + side, 62 - 2 * nodes - side) for side in (1, 2)]
+    operands = [
+        *(
+            nodes,
+            np.zeros(63, np.float32),
+            np.zeros(63, np.int64),
+            *below,
+            np.zeros(63, np.bool_),
+            np.zeros(1, np.int64),
+        ),
+        *(np.zeros(0, np.int64), np.zeros(0, np.float32), leaves, leaves % TARGETS, (leaves + 1).astype(np.float32)),
+    ]
+    executable = byoc_core.build(tree_module(operands, 63, num_targets=TARGETS), ["mlops"])
+    (source,) = [module.get_source() for module in executable.modules]
+    assert "_in_place_run" in source
+    x = random_samples(np.random.default_rng(4), 45, "float32", 63)
+    wanted = cast("Any", tree_ensemble)(x, *operands, num_targets=TARGETS, aggregate="sum")
+    assert len(np.unique(wanted, axis=0)) > 10
+    assert same_bits(np.asarray(byoc_core.VirtualMachine(executable)["main"](x)), wanted)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -20,6 +20,9 @@ _C_TYPES = {"float32": ("float", "int32_t"), "float64": ("double", "int64_t")}
 _BLOCK = 4 * LANES
 """The number of samples walking through a tree before the next tree: sums and samples stay in the cache."""
 
+_KEYS_OF_A_COMPARISON = 2
+"""Computing this number of keys first takes as long as computing a key in a comparison."""
+
 _MOST_KEYS = 1 << 13
 """The largest number of keys of a block of more than ``LANES`` samples: the keys stay in the second-level
 cache."""
@@ -37,6 +40,27 @@ _ENTRIES = {
     "any": ("starts[leaf]", "starts[leaf + 1]", "targets[entry]"),
 }
 """The first weight of a leaf, the end of its weights and a weight's target, by ``TreeTables.weights_of_leaves``."""
+
+_INPUTS = {
+    True: {
+        "SLOT_KEY": "inputs[slot]",
+        "GROUP_INPUTS": "keys + i * num_slots",
+        "GROUP_LANE": "1",
+        "SINGLE_INPUTS": "keys + grouped * num_slots + i - grouped",
+        "HAS_KEYS": "1",
+        "INPUT": "KEY",
+    },
+    False: {
+        "SLOT_KEY": "TREES_key(inputs[forest->features[slot / TREES_LANES]],\n"
+        "                                         slot / TREES_LANES < forest->num_low ? -LARGEST - 1 : LARGEST)",
+        "GROUP_INPUTS": "x + (first + i) * num_features",
+        "GROUP_LANE": "num_features",
+        "SINGLE_INPUTS": "x + (first + i) * num_features",
+        "HAS_KEYS": "0",
+        "INPUT": "REAL",
+    },
+}
+"""What walks read: the keys of a sample, computed first, or the sample."""
 
 _ADDITION = ("0.0", "sums[slot] += weight")
 _JOINS = {
@@ -94,16 +118,19 @@ def lower_trees(binding: Binding, tables: TreeTables, builder: LoweringBuilder) 
     aggregate = str(binding.attrs["aggregate"])
     kind = tables.weights_of_leaves
     assert isinstance(num_targets, int)
+    # A sample has a key for each slot, but compares no more often than the trees are deep.
+    has_keys = tables.num_slots <= _KEYS_OF_A_COMPARISON * int(tables.depths.sum())
     prefix = f"byoc_mlops_trees_{x.dtype}_{aggregate}_{kind}{num_targets if kind == 'all' else ''}"
+    prefix = prefix if has_keys else f"{prefix}_in_place"
     builder.include("<math.h>")
     builder.include("<string.h>")
-    builder.add_source(_source(prefix, x.dtype, aggregate, kind, num_targets))
-    block = _BLOCK if tables.num_slots * _BLOCK <= _MOST_KEYS else LANES
+    builder.add_source(_source(prefix, x.dtype, aggregate, kind, num_targets, has_keys=has_keys))
+    block = _BLOCK if not has_keys or tables.num_slots * _BLOCK <= _MOST_KEYS else LANES
     integers = "int32" if x.dtype == "float32" else "int64"
     scratch = [
         builder.allocate(tensor(shape, dtype), name)
         for name, dtype, shape in (
-            ("keys", integers, (block * max(tables.num_slots, 1),)),
+            ("keys", integers, (block * max(tables.num_slots, 1) if has_keys else 1,)),
             ("sums", "float64", (block * num_targets,)),
             ("seen", "uint8", (block * num_targets,)),
         )
@@ -122,12 +149,13 @@ def lower_trees(binding: Binding, tables: TreeTables, builder: LoweringBuilder) 
     )
 
 
-def _source(prefix: str, dtype: str, aggregate: str, kind: str, num_targets: int) -> str:
-    """Return the C for a dtype, an aggregate, and ``TreeTables.weights_of_leaves``."""
+def _source(prefix: str, dtype: str, aggregate: str, kind: str, num_targets: int, *, has_keys: bool) -> str:
+    """Return the C for a dtype, an aggregate, ``TreeTables.weights_of_leaves``, and the input of walks."""
     start, join, result = _JOINS[aggregate]
     real, key = _C_TYPES[dtype]
     text = _template()
     for word, replacement in (
+        *_INPUTS[has_keys].items(),
         *zip(("FIRST_ENTRY", "LAST_ENTRY", "ENTRY_SLOT"), _ENTRIES[kind], strict=True),
         ("NUM_TARGETS", str(num_targets)),
         ("START", start),
