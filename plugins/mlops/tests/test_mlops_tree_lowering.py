@@ -188,8 +188,8 @@ def test_a_tree_on_many_features_computes_no_further_keys() -> None:
     nodes, leaves = np.arange(63), np.arange(64)
     below = [np.where(2 * nodes + side < 63, 2 * nodes + side, 62 - 2 * nodes - side) for side in (1, 2)]
     weights = (leaves + 1).astype(np.float32)
-    split = [nodes, np.zeros(63, np.float32), np.zeros(63, np.int64), *below, np.zeros(63, np.bool_)]
-    operands = [*split, np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32)]
+    split: list[NDArray] = [nodes, np.zeros(63, np.float32), np.zeros(63, np.int64), *below, np.zeros(63, np.bool_)]
+    operands: list[NDArray] = [*split, np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32)]
     operands += [leaves, leaves % TARGETS, weights]
     executable = byoc_core.build(tree_module(operands, 63, num_targets=TARGETS), ["mlops"])
     (source,) = [module.get_source() for module in executable.modules]
