@@ -23,6 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.tests.weighted_modules import WeightedModule, emit, run, weighted_modules
+from plugins.dnnl.tests.dnnl_region import need_avx512
 
 DEPTH, COLUMNS = 256, 512
 
@@ -69,6 +70,7 @@ def test_swappable_weights_change_no_number(drawn: WeightedModule) -> None:
 
 @pytest.mark.parametrize("rows", [1, 64, "n"])
 def test_a_swappable_weight_is_packed_once_for_all_machines(rows: int | str) -> None:
+    need_avx512()  # oneDNN packs the weights of products
     weight = draw(0, DEPTH, COLUMNS)
     constant, swappable = (
         build(module)
@@ -85,6 +87,7 @@ def test_a_swappable_weight_is_packed_once_for_all_machines(rows: int | str) -> 
 
 
 def test_other_weights_are_packed_anew_and_freed() -> None:
+    need_avx512()  # oneDNN packs the weights of products
     gc.collect()
     before = len(shared_constants())
     first, second = draw(0, DEPTH, COLUMNS), draw(1, DEPTH, COLUMNS)
@@ -108,6 +111,7 @@ def test_other_weights_are_packed_anew_and_freed() -> None:
 
 
 def test_two_entries_share_the_packed_weight() -> None:
+    need_avx512()  # oneDNN packs the weights of products
     weight = draw(3, DEPTH, COLUMNS)
     gc.collect()
     before = len(shared_constants())
@@ -139,6 +143,7 @@ def with_stored(weight: np.ndarray, stored: np.ndarray) -> IRModule:
 
 @pytest.mark.parametrize("is_equal", [True, False])
 def test_a_packed_form_stored_for_another_backend_is_used(tmp_path: Path, is_equal: bool) -> None:
+    need_avx512()  # oneDNN packs the weights of products
     weight, x = draw(7, DEPTH, COLUMNS), draw(8, 64, DEPTH)
     alone = build(BindParams({"w": weight})(product()))
     want = VirtualMachine(alone)["main"](x)
