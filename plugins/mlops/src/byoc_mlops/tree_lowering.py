@@ -24,8 +24,7 @@ _KEYS_OF_A_COMPARISON = 2
 """Computing this number of keys first takes as long as computing a key in a comparison."""
 
 _MOST_KEYS = 1 << 13
-"""The largest number of keys of a block of more than ``LANES`` samples: the keys stay in the second-level
-cache."""
+"""The largest number of keys of a block of more than ``LANES`` samples: keys stay in the second-level cache."""
 
 _TABLES = ("nodes", "features", "depths", "starts", "targets", "weights")
 """The fields of :class:`TreeTables` in the order of the parameters in C."""
