@@ -30,7 +30,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from core.tests.artifact.fuzzing.members import packed, taken_apart
-from plugins.dnnl.tests.dnnl_region import Region, emit
+from plugins.dnnl.tests.dnnl_region import Region, emit, need_avx512
 from plugins.dnnl.tests.drawn_graphs import DrawnGraph
 from rt.tests.runner import NativeError, Status
 from rt.tests.saved import assert_same_bits, results_of
@@ -256,6 +256,7 @@ def _anonymous_nbytes() -> int:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="resident pages are counted on Linux only")
 def test_loaded_artifacts_share_packed_constants(c_runtime_file: Path, native_half: Path, tmp_path: Path) -> None:
     """In a process of its own: only there nothing else takes or frees memory."""
+    need_avx512()  # oneDNN packs the weights of products
     code = (
         "import sys; from plugins.dnnl.tests.test_dnnl_stored_plans import check_sharing; check_sharing(*sys.argv[1:])"
     )
