@@ -165,6 +165,8 @@ module = byoc_core.from_onnx(make_model("AddNumber", "CubeRoot", "Double"))
 assert [binding.op.name for binding in module["main"].bindings] == ["toy.add_number", "toy.cube_root", "add"]
 assert {{"toy.add_number", "toy.cube_root"}} < module.ops.keys()
 assert byoc_core.parse(str(module), ops=module.ops) == module
+import warnings
+warnings.filterwarnings("ignore", "backend `.*` cannot compile here")  # a device without a driver, for example
 for backends in ([], [name for name in byoc_core.backends.names() if name != "host"]):
     executable = byoc_core.build(module, backends)
     np.testing.assert_allclose(byoc_core.VirtualMachine(executable)["main"](x), 2 * np.cbrt(x + 1.5), rtol=1e-6)
